@@ -1,0 +1,68 @@
+# Whether the CUDA library is built, for which GPUs, and against what.
+#
+# AUTO follows the installed torch, so that a CPU user never waits for nvcc. ON works against a CPU build of
+# torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
+set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
+
+set(SYNCFREE_BUILD_CUDA OFF)
+if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO" AND NOT TORCH_CUDA_VERSION STREQUAL "none"))
+  set(SYNCFREE_BUILD_CUDA ON)
+elseif(NOT SYNCFREE_CUDA MATCHES "^(AUTO|OFF)$")
+  message(FATAL_ERROR "syncfree: SYNCFREE_CUDA is AUTO, ON or OFF, but got '${SYNCFREE_CUDA}'.")
+endif()
+
+if(SYNCFREE_BUILD_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    if(SYNCFREE_CUDA STREQUAL "AUTO" AND NOT SYNCFREE_FOUND_GPUS STREQUAL "none")
+      string(REPLACE "," ";" CMAKE_CUDA_ARCHITECTURES "${SYNCFREE_FOUND_GPUS}")
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES ${SYNCFREE_ALL_ARCHITECTURES})
+    endif()
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR
+      "syncfree: the CUDA library was asked for (SYNCFREE_CUDA=${SYNCFREE_CUDA}, torch ${TORCH_VERSION} with CUDA "
+      "${TORCH_CUDA_VERSION}), but no nvcc was found.\n"
+      "Install the CUDA toolkit and put nvcc on PATH, or name it:\n"
+      "  CUDACXX=/usr/local/cuda/bin/nvcc pip install .\n"
+      "or build the CPU library alone:\n"
+      "  pip install . --config-settings=cmake.define.SYNCFREE_CUDA=OFF")
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+  if(NOT TORCH_CUDA_VERSION STREQUAL "none")
+    string(REGEX MATCH "^[0-9]+" torch_cuda_major "${TORCH_CUDA_VERSION}")
+    if(NOT CUDAToolkit_VERSION_MAJOR EQUAL torch_cuda_major)
+      message(FATAL_ERROR
+        "syncfree: nvcc is CUDA ${CUDAToolkit_VERSION}, but the installed torch ${TORCH_VERSION} is built for CUDA "
+        "${TORCH_CUDA_VERSION}.\nUse a toolkit of the same major version:\n"
+        "  CUDACXX=/usr/local/cuda-${torch_cuda_major}/bin/nvcc pip install .\n"
+        "or install a torch built for CUDA ${CUDAToolkit_VERSION_MAJOR}.")
+    endif()
+    set(torch_cuda_file "${TORCH_DIR}/lib/libtorch_cuda.so")
+  else()
+    # A CPU torch has no libtorch_cuda.so, but the library must name it, or its symbols are not looked up
+    # there when a CUDA torch loads it: link an empty library of that name, which is not installed.
+    file(WRITE "${CMAKE_BINARY_DIR}/torch_cuda_stub.cpp" "")
+    add_library(torch_cuda_stub SHARED "${CMAKE_BINARY_DIR}/torch_cuda_stub.cpp")
+    set_target_properties(torch_cuda_stub PROPERTIES LIBRARY_OUTPUT_NAME torch_cuda)
+    set(torch_cuda_file torch_cuda_stub)
+  endif()
+  add_library(torch_cuda_library INTERFACE)
+  target_link_libraries(torch_cuda_library INTERFACE
+    -Wl,--push-state,--no-as-needed ${torch_cuda_file} -Wl,--pop-state)
+  string(JOIN "," SYNCFREE_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
+  set(SYNCFREE_CUDA_VERSION "${CUDAToolkit_VERSION}")
+endif()
+
+message(STATUS "syncfree: torch ${TORCH_VERSION} (CUDA ${TORCH_CUDA_VERSION}) in ${TORCH_DIR}")
+if(SYNCFREE_BUILD_CUDA)
+  message(STATUS "syncfree: CUDA library with nvcc ${CUDAToolkit_VERSION} for ${SYNCFREE_ARCHITECTURES}")
+else()
+  message(STATUS "syncfree: CPU library only")
+endif()

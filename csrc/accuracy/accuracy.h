@@ -1,0 +1,58 @@
+// Accuracy from logits, probabilities or labels: what is counted, and the CPU and CUDA launchers.
+#pragma once
+
+#include <cstdint>
+
+#include "core/error_record.h"
+#include "core/parallel.h"
+#include "core/tensor_view.h"
+#include "core/workspace.h"
+
+#if defined(SYNCFREE_WITH_CUDA)
+#include <cuda_runtime_api.h>
+#endif
+
+namespace syncfree::accuracy {
+
+enum class Task : int { kBinary, kMulticlass, kMultilabel };
+enum class Average : int { kMicro, kMacro, kWeighted, kNone };
+
+struct Problem {
+  Task task = Task::kMulticlass;
+  Average average = Average::kMicro;
+  bool samplewise = false;
+
+  // Multiclass scores: preds (N, C, S), target (N, S). Multiclass labels: preds (N, S) too, and
+  // `preds_are_labels`. Binary: both (N, S). Multilabel: both (N, L, S). S is the product of all
+  // further dimensions, 1 if there are none; where they can't be merged into one stride the view
+  // keeps them.
+  TensorView preds;
+  TensorView target;
+  bool preds_are_labels = false;
+
+  std::int64_t num_classes = 0;  // or labels; 0 with micro average: not known, no range is checked
+  int top_k = 1;
+  double threshold = 0.5;  // binary and multilabel scores; compared in the scores' own type
+  bool has_ignore_index = false;
+  std::int64_t ignore_index = 0;
+
+  // A bad label (class outside [0, C), binary value other than 0 and 1) is reported and left out;
+  // the result is then NaN. Without validation micro multiclass counts it as wrong and everything
+  // else leaves it out.
+  bool validate = true;
+
+  // Float32: one element, or one per class (kNone), per sample (samplewise), or (N, classes).
+  float* value = nullptr;
+};
+
+// `error.count` tells how many bad labels were seen.
+void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error);
+
+#if defined(SYNCFREE_WITH_CUDA)
+WorkspaceSize workspace_size(const Problem& problem);
+// `error` is mapped host memory, or null without validation.
+cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorRecord* error,
+                   cudaStream_t stream);
+#endif
+
+}  // namespace syncfree::accuracy

@@ -1,0 +1,14 @@
+// Properties of the current CUDA device that launchers need, read once per device.
+#pragma once
+
+namespace syncfree {
+
+struct DeviceInfo {
+  int multiprocessors;
+  int compute_capability;       // 90 for 9.0
+  int shared_memory_per_block;  // what a kernel may opt in to, in bytes
+};
+
+const DeviceInfo& current_device_info();
+
+}  // namespace syncfree

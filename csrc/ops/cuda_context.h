@@ -1,0 +1,41 @@
+// Device, stream and scratch memory of one call on a CUDA tensor.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <torch/csrc/stable/accelerator.h>
+
+#include <optional>
+
+#include "core/workspace.h"
+#include "ops/torch_abi.h"
+
+namespace syncfree::ops {
+
+void check_cuda(cudaError_t status);
+
+// Memory that lives at least until the launch is enqueued; `owner` holds what is not kept for later calls.
+struct LeasedWorkspace {
+  Workspace memory;
+  std::optional<Tensor> owner;
+};
+
+// Makes the tensor's device current for the life of the object.
+class CudaContext {
+ public:
+  explicit CudaContext(const Tensor& tensor);
+
+  cudaStream_t stream() const { return stream_; }
+  int device() const { return device_; }
+
+  // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero; calls on
+  // one stream run one after the other. Under graph capture the block comes from the graph's own pool
+  // instead, with a memset inside the graph: a replay may run beside other work of the captured stream.
+  LeasedWorkspace workspace(const WorkspaceSize& size) const;
+
+ private:
+  torch::stable::accelerator::DeviceGuard guard_;
+  int device_;
+  cudaStream_t stream_;
+};
+
+}  // namespace syncfree::ops

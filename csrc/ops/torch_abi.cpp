@@ -1,0 +1,121 @@
+// Small conversions between torch's tensors and what kernels take.
+#include "ops/torch_abi.h"
+
+namespace syncfree::ops {
+
+DType dtype_of(const Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case ScalarType::Float:
+      return DType::kFloat32;
+    case ScalarType::Double:
+      return DType::kFloat64;
+    case ScalarType::Half:
+      return DType::kFloat16;
+    case ScalarType::BFloat16:
+      return DType::kBFloat16;
+    case ScalarType::Byte:
+      return DType::kUInt8;
+    case ScalarType::Char:
+      return DType::kInt8;
+    case ScalarType::Short:
+      return DType::kInt16;
+    case ScalarType::Int:
+      return DType::kInt32;
+    case ScalarType::Long:
+      return DType::kInt64;
+    case ScalarType::Bool:
+      return DType::kBool;
+    default:
+      fail<std::runtime_error>(
+          "Expected a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64 "
+          "or bool, but got ",
+          torch::headeronly::toString(tensor.scalar_type()), ". Convert it with `.to(torch.float32)`.");
+  }
+}
+
+ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return ScalarType::Double;
+    case DType::kFloat16:
+      return ScalarType::Half;
+    case DType::kBFloat16:
+      return ScalarType::BFloat16;
+    case DType::kUInt8:
+      return ScalarType::Byte;
+    case DType::kInt8:
+      return ScalarType::Char;
+    case DType::kInt16:
+      return ScalarType::Short;
+    case DType::kInt32:
+      return ScalarType::Int;
+    case DType::kInt64:
+      return ScalarType::Long;
+    case DType::kBool:
+      return ScalarType::Bool;
+    default:
+      return ScalarType::Float;
+  }
+}
+
+std::string shape_text(const Tensor& tensor) {
+  std::ostringstream text;
+  text << '[';
+  const char* separator = "";
+  for (const std::int64_t size : tensor.sizes()) {
+    text << separator << size;
+    separator = ", ";
+  }
+  text << ']';
+  return text.str();
+}
+
+void check_same_shape(const Tensor& preds, const Tensor& target) {
+  const auto a = preds.sizes(), b = target.sizes();
+  check_runtime(a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin()),
+                "Predictions and targets are expected to have the same shape, but got ",
+                shape_text(preds), " and ", shape_text(target), ".");
+}
+
+void check_same_device(const Tensor& preds, const Tensor& target) {
+  check_runtime(
+      preds.is_cuda() == target.is_cuda() && preds.is_cpu() == target.is_cpu() &&
+          preds.get_device_index() == target.get_device_index(),
+      "Expected `preds` and `target` on the same device, but one is on another. Move them together "
+      "with `.to(device)`.");
+}
+
+TensorView view_of(const Tensor& tensor) {
+  const auto sizes = tensor.sizes(), strides = tensor.strides();
+  check_value(sizes.size() <= kMaxRank, "Expected a tensor of at most ", kMaxRank,
+              " dimensions here, but got shape ", shape_text(tensor), ". Flatten some of them first.");
+  TensorView view;
+  view.data = tensor.const_data_ptr();
+  view.dtype = dtype_of(tensor);
+  view.rank = static_cast<int>(sizes.size());
+  for (int i = 0; i < view.rank; ++i) {
+    view.size[i] = sizes[i];
+    view.stride[i] = strides[i];
+  }
+  return view;
+}
+
+Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like) {
+  std::int64_t strides[kMaxRank];
+  check_value(sizes.size() <= kMaxRank, "Expected a result of at most ", kMaxRank, " dimensions.");
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= sizes[i];
+  }
+  std::int32_t device_type = 0, device_index = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
+  AtenTensorHandle handle = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,
+      static_cast<std::int32_t>(scalar_type_of(dtype)), device_type, device_index, &handle));
+  return Tensor(handle);
+}
+
+}  // namespace syncfree::ops

@@ -1,0 +1,63 @@
+// Everything that the ops take from torch's stable ABI, under short names, and what that ABI lacks.
+#pragma once
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/tensor_view.h"
+
+namespace syncfree::ops {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+
+// torch's bindings turn std::invalid_argument into ValueError and std::runtime_error into RuntimeError.
+template <class Error, class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream message;
+  (message << ... << parts);
+  throw Error(message.str());
+}
+
+template <class... Parts>
+void check_value(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail<std::invalid_argument>(parts...);
+}
+
+template <class... Parts>
+void check_runtime(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    fail<std::runtime_error>(parts...);
+}
+
+DType dtype_of(const Tensor& tensor);
+ScalarType scalar_type_of(DType dtype);
+
+// "[2, 3, 16, 16]"
+std::string shape_text(const Tensor& tensor);
+
+// Throws what TorchMetrics throws where the shapes differ, and a RuntimeError where the devices do: a
+// kernel must never be handed memory of another device.
+void check_same_shape(const Tensor& preds, const Tensor& target);
+void check_same_device(const Tensor& preds, const Tensor& target);
+
+// A view for tensors of up to kMaxRank dimensions.
+TensorView view_of(const Tensor& tensor);
+
+// A fresh, contiguous, uninitialised tensor on the device of `like`. Past the dispatcher, which would
+// cost a microsecond more.
+Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like);
+
+}  // namespace syncfree::ops

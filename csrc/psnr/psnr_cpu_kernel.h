@@ -1,0 +1,35 @@
+// Sum of squared differences over a short contiguous run (core/for_each_isa.h includes it).
+
+// The lanes are separate accumulators: their order is fixed by the vector width, and loads,
+// differences and squares of several vectors are in flight at once.
+template <class T>
+double psnr_squared_error(const void* preds, const void* target, std::int64_t count, bool clamped,
+                          double low, double high) {
+  using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  constexpr int kLanes = 4 * SYNCFREE_VECTOR_BYTES / static_cast<int>(sizeof(Acc));
+  const T* a = static_cast<const T*>(preds);
+  const T* b = static_cast<const T*>(target);
+  const psnr::Clamp<Acc> clamp{clamped, static_cast<Acc>(low), static_cast<Acc>(high)};
+  Acc lane[kLanes] = {};
+  std::int64_t i = 0;
+  if (clamped) {
+    for (; i + kLanes <= count; i += kLanes)
+      for (int k = 0; k < kLanes; ++k) {
+        const Acc d = clamp(to<Acc>(a[i + k])) - clamp(to<Acc>(b[i + k]));
+        lane[k] += d * d;
+      }
+  } else {
+    for (; i + kLanes <= count; i += kLanes)
+      for (int k = 0; k < kLanes; ++k) {
+        const Acc d = to<Acc>(a[i + k]) - to<Acc>(b[i + k]);
+        lane[k] += d * d;
+      }
+  }
+  double sum = 0.0;
+  for (int k = 0; k < kLanes; ++k) sum += lane[k];
+  for (; i < count; ++i) {
+    const Acc d = clamp(to<Acc>(a[i])) - clamp(to<Acc>(b[i]));
+    sum += static_cast<double>(d) * d;
+  }
+  return sum;
+}

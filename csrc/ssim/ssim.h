@@ -1,0 +1,57 @@
+// SSIM over windows of any size: what is computed, and the CPU and CUDA launchers.
+#pragma once
+
+#include <cstdint>
+
+#include "core/data_range.h"
+#include "core/parallel.h"
+#include "core/reduction.h"
+#include "core/tensor_view.h"
+#include "core/workspace.h"
+
+#if defined(SYNCFREE_WITH_CUDA)
+#include <cuda_runtime_api.h>
+#endif
+
+namespace syncfree::ssim {
+
+// One spatial axis of the window. Output i covers the inputs i - pad ... i - pad + taps - 1,
+// mirrored at the borders without repeating the edge, so the map has size + 2 * pad - (taps - 1)
+// positions. TorchMetrics' 3-D padding is not always (taps - 1) / 2, hence two numbers.
+struct Axis {
+  int taps = 1;
+  int pad = 0;
+  double sigma = 0.0;  // of the Gaussian; 0 makes the axis uniform
+};
+
+struct Problem {
+  // (B, C, D, H, W), both of the same sizes; 2-D images have D = 1 and a window of one tap there.
+  TensorView preds;
+  TensorView target;
+  Axis axes[3];  // depth, height, width
+  DataRange range;
+  double k1 = 0.01;
+  double k2 = 0.03;
+  Reduction reduction = Reduction::kMean;
+
+  // Results, in the types named. `value` and `contrast` hold one element, or B with kNone.
+  void* value = nullptr;
+  void* map = nullptr;  // optional, (B, C, D', H', W') contiguous
+  void* contrast =
+      nullptr;  // optional, always B: mean of the contrast term over the map less `pad`
+  DType result_dtype = DType::kFloat32;
+
+  // Optional by-products of the same pass over the images, one per image: sum of (preds - target)^2
+  // and of |preds - target| after clamping, as float64.
+  double* squared_error = nullptr;
+  double* absolute_error = nullptr;
+};
+
+void run(const Problem& problem, ParallelFor parallel_for);
+
+#if defined(SYNCFREE_WITH_CUDA)
+WorkspaceSize workspace_size(const Problem& problem);
+cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream);
+#endif
+
+}  // namespace syncfree::ssim

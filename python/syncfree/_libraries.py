@@ -1,0 +1,62 @@
+"""Loads the compiled op libraries, or says what was found and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from syncfree.errors import LibraryError
+
+MINIMUM_TORCH = (2, 11)
+
+
+def find(name: str) -> Path | None:
+    """Where the library ``name`` of this installation is, or None.
+
+    An editable installation keeps compiled files apart from the sources, so every place of the
+    package is asked.
+    """
+    import syncfree
+
+    for place in syncfree.__path__:
+        path = Path(place) / "lib" / f"lib{name}.so"
+        if path.is_file():
+            return path
+    return None
+
+
+def load() -> None:
+    """Loads the CPU ops and, where torch was built with CUDA, the CUDA ops."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version < MINIMUM_TORCH:
+        raise LibraryError(
+            f"syncfree needs torch {'.'.join(map(str, MINIMUM_TORCH))} or newer, but torch "
+            f"{torch.__version__} is installed. Upgrade it: pip install 'torch>=2.11'"
+        )
+    _load("syncfree_ops_cpu")
+    if torch.version.cuda is not None:
+        _load("syncfree_ops_cuda")
+
+
+def _load(name: str) -> None:
+    path = find(name)
+    if path is None:
+        if name == "syncfree_ops_cuda":
+            raise LibraryError(
+                f"torch {torch.__version__} is built for CUDA {torch.version.cuda}, but this syncfree "
+                "has no CUDA library: it was built with SYNCFREE_CUDA=OFF or against a CPU torch. "
+                "Build it again with this torch installed: pip install --force-reinstall --no-deps ."
+            )
+        raise LibraryError(
+            f"lib{name}.so is missing from the installed package: the installation is incomplete. "
+            "Install it again: pip install --force-reinstall --no-deps ."
+        )
+    try:
+        torch.ops.load_library(str(path))
+    except OSError as error:
+        raise LibraryError(
+            f"{path} does not load into torch {torch.__version__} "
+            f"(CUDA {torch.version.cuda}): {error}. "
+            "Build syncfree again: pip install --force-reinstall --no-deps ."
+        ) from error

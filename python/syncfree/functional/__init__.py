@@ -1,0 +1,5 @@
+"""Metrics as functions, under TorchMetrics' names."""
+
+from syncfree.functional.image import peak_signal_noise_ratio
+
+__all__ = ["peak_signal_noise_ratio"]

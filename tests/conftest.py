@@ -1,0 +1,40 @@
+"""Devices, and the rule that a GPU run must not pass by skipping."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs_cuda: runs on a CUDA device only")
+    config.addinivalue_line("markers", "needs_two_gpus: runs on two CUDA devices")
+    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    if REQUIRE_CUDA and not torch.cuda.is_available():
+        pytest.exit("SYNCFREE_REQUIRE_CUDA=1, but torch sees no CUDA device", returncode=3)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    gpus = torch.cuda.device_count()
+    for item in items:
+        if item.get_closest_marker("needs_cuda") and gpus == 0:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device; `make test-gpu` runs it"))
+        if item.get_closest_marker("needs_two_gpus") and gpus < 2:
+            item.add_marker(pytest.mark.skip(reason="fewer than two CUDA devices"))
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> str:
+    """Each device this machine has."""
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_every_time() -> None:
+    torch.manual_seed(20240607)

@@ -1,0 +1,246 @@
+"""PSNR against NumPy in float64 and TorchMetrics."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import skimage.metrics
+import torch
+import torchmetrics.functional.image as tm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cases import DTYPES, LAYOUTS, SHAPES, Layout, image_pair, range_of
+from syncfree.functional import peak_signal_noise_ratio
+
+# One rounding to the result's dtype, and the float32 sums below it.
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-6,
+    torch.float16: 1e-3,
+    torch.bfloat16: 8e-3,
+}
+
+
+def reference(
+    preds: Tensor,
+    target: Tensor,
+    data_range: float | tuple[float, float],
+    base: float = 10.0,
+    dim: tuple[int, ...] | None = None,
+) -> np.ndarray:
+    a, b = (t.detach().cpu().double().numpy() for t in (preds, target))
+    if isinstance(data_range, tuple):
+        a, b = a.clip(*data_range), b.clip(*data_range)
+        data_range = data_range[1] - data_range[0]
+    mse = np.mean((a - b) ** 2, axis=dim)
+    with np.errstate(divide="ignore"):
+        return np.asarray(10 * np.log(data_range**2 / mse) / np.log(base))
+
+
+def check(got: Tensor, want: np.ndarray) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.double().cpu().numpy(), want, rtol=TOLERANCE[got.dtype])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), *SHAPES], ids=str)
+def test_matches_float64(
+    shape: tuple[int, ...], dtype: torch.dtype, layout: Layout, device: str
+) -> None:
+    preds, target = image_pair(shape, dtype, device)
+    target = target.roll(1, -1) if shape == (1, 1, 1, 1) else target
+    got = peak_signal_noise_ratio(layout.apply(preds), target, range_of(dtype))
+    check(got, reference(preds, target, range_of(dtype)))
+    assert got.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert got.device.type == device
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1, (1, 2, 3), (0, 2), (2, 3), (-3,), (), []], ids=str)
+@pytest.mark.parametrize("reduction", ["elementwise_mean", "sum", "none", None])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dim_and_reduction(dim: object, reduction: str | None, dtype: torch.dtype, device: str) -> None:
+    preds, target = image_pair((4, 3, 17, 29), dtype, device)
+    got = peak_signal_noise_ratio(preds, target, range_of(dtype), reduction=reduction, dim=dim)
+    axes = dim if isinstance(dim, int) else tuple(dim) or None
+    want = reference(preds, target, range_of(dtype), dim=axes)
+    if reduction == "sum":
+        want = np.asarray(want.sum())
+    elif reduction == "elementwise_mean":
+        want = np.asarray(want.mean())
+    check(got, want)
+    theirs = tm.peak_signal_noise_ratio(
+        preds, target, range_of(dtype), reduction=reduction, dim=dim
+    )
+    assert got.shape == theirs.shape
+    assert got.dtype == theirs.dtype
+
+
+@pytest.mark.parametrize("data_range", [1.0, 3, (0.2, 0.7), (-1, 1)], ids=str)
+@pytest.mark.parametrize("base", [10.0, 2.0, 2.718281828, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_range_and_base(data_range: object, base: float, dtype: torch.dtype, device: str) -> None:
+    preds, target = image_pair((2, 3, 40, 50), dtype, device)
+    got = peak_signal_noise_ratio(preds, target, data_range, base=base)
+    check(got, reference(preds, target, data_range, base))
+
+
+def test_bytes_clamped_and_not(device: str) -> None:
+    preds, target = image_pair((2, 3, 200, 100), torch.uint8, device)
+    check(peak_signal_noise_ratio(preds, target, 255), reference(preds, target, 255))
+    check(peak_signal_noise_ratio(preds, target, (16, 235)), reference(preds, target, (16, 235)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_integers(dtype: torch.dtype, device: str) -> None:
+    preds = torch.randint(0, 2 if dtype == torch.bool else 100, (3, 50), device=device).to(dtype)
+    target = preds.roll(1)
+    got = peak_signal_noise_ratio(preds, target, 100.0)
+    check(got, reference(preds, target, 100.0))
+
+
+@pytest.mark.parametrize("first", DTYPES, ids=str)
+@pytest.mark.parametrize("second", DTYPES, ids=str)
+def test_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> None:
+    preds = image_pair((2, 3, 31, 45), first, device)[0]
+    target = image_pair((2, 3, 31, 45), second, device)[1]
+    got = peak_signal_noise_ratio(preds, target, 1.0, dim=(1, 2, 3), reduction="none")
+    check(got, reference(preds, target, 1.0, dim=(1, 2, 3)))
+
+
+def test_matches_scikit_image(device: str) -> None:
+    preds, target = image_pair((1, 3, 120, 80), torch.float64, device)
+    want = skimage.metrics.peak_signal_noise_ratio(
+        target.cpu().numpy(), preds.cpu().numpy(), data_range=1.0
+    )
+    got = peak_signal_noise_ratio(preds, target, 1.0)
+    assert got.item() == pytest.approx(want, rel=1e-12)
+
+
+def test_half_sums_do_not_overflow(device: str) -> None:
+    """TorchMetrics sums half tensors in half: 110,592 squares of about 1 are inf there."""
+    preds = torch.ones(2, 3, 192, 192, dtype=torch.float16, device=device)
+    target = torch.zeros_like(preds)
+    assert peak_signal_noise_ratio(preds, target, 1.0).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_identical_is_infinite_and_nan_propagates(device: str) -> None:
+    x = torch.rand(2, 3, 20, 20, device=device)
+    assert peak_signal_noise_ratio(x, x, 1.0).item() == math.inf
+    y = x.clone()
+    y[1, 2, 3, 4] = math.nan
+    for data_range in (1.0, (0.0, 1.0)):
+        per_image = peak_signal_noise_ratio(y, x, data_range, dim=(1, 2, 3), reduction="none")
+        assert per_image.isnan().tolist() == [False, True]
+
+
+def test_no_elements_give_nan(device: str) -> None:
+    x = torch.rand(0, 3, 8, 8, device=device)
+    assert peak_signal_noise_ratio(x, x, 1.0).isnan()
+    assert peak_signal_noise_ratio(x, x, 1.0, dim=(1, 2, 3), reduction="none").shape == (0,)
+
+
+def test_one_dimension_and_none(device: str) -> None:
+    a, b = torch.rand(1000, device=device), torch.rand(1000, device=device)
+    check(peak_signal_noise_ratio(a, b, 1.0), reference(a, b, 1.0))
+    check(peak_signal_noise_ratio(a[0], b[0], 1.0), reference(a[0], b[0], 1.0))
+
+
+def test_expanded_target(device: str) -> None:
+    preds = torch.rand(8, 3, 16, 16, device=device)
+    target = torch.rand(1, 3, 16, 16, device=device).expand(8, 3, 16, 16)
+    check(peak_signal_noise_ratio(preds, target, 1.0), reference(preds, target, 1.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_bits_of_an_image_do_not_depend_on_its_company(
+    layout: Layout, dtype: torch.dtype, device: str
+) -> None:
+    preds, target = image_pair((5, 3, 61, 83), dtype, device)
+
+    def values(a: Tensor, b: Tensor) -> Tensor:
+        return peak_signal_noise_ratio(a, b, range_of(dtype), dim=(1, 2, 3), reduction="none")
+
+    whole = values(layout.apply(preds), layout.apply(target))
+    for i in range(5):
+        assert torch.equal(values(preds[i : i + 1], target[i : i + 1])[0], whole[i])
+    assert torch.equal(values(preds.flip(0), target.flip(0)).flip(0), whole)
+    assert torch.equal(values(target, preds), whole)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    batch=st.integers(1, 5),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    scale=st.floats(0.25, 4.0),
+)
+def test_shifting_and_scaling(batch: int, height: int, width: int, scale: float) -> None:
+    preds, target = image_pair((batch, 1, height, width), torch.float64, "cpu", seed=batch)
+    base = peak_signal_noise_ratio(preds, target, 1.0)
+    scaled = peak_signal_noise_ratio(preds * scale, target * scale, scale)
+    assert scaled.item() == pytest.approx(base.item(), rel=1e-9)
+    shifted = peak_signal_noise_ratio(preds + 3, target + 3, 1.0)
+    assert shifted.item() == pytest.approx(base.item(), rel=1e-9)
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_every_instruction_set(isa: str) -> None:
+    """Runs in a process of its own, since the choice is made once."""
+    code = (
+        "import pytest, sys\n"
+        "sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', '-k',"
+        " 'cpu and (matches_float64 or bits_of_an_image)', sys.argv[1]]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, __file__],
+        env={**os.environ, "SYNCFREE_ISA": isa},
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"data_range": 0}, ValueError, "`data_range` to be positive"),
+        ({"data_range": -1.0}, ValueError, "`data_range` to be positive"),
+        ({"data_range": math.nan}, ValueError, "`data_range` to be positive"),
+        ({"data_range": (1.0, 0.0)}, ValueError, "low < high"),
+        ({"data_range": (0.0, 1.0, 2.0)}, TypeError, "tuple of two"),
+        ({"data_range": None}, TypeError, "`data_range` to be a number"),
+        ({"data_range": "1"}, TypeError, "`data_range` to be a number"),
+        ({"data_range": 1.0, "base": 1.0}, ValueError, "`base` to be positive and not 1"),
+        ({"data_range": 1.0, "base": -2.0}, ValueError, "`base` to be positive and not 1"),
+        ({"data_range": 1.0, "reduction": "mean"}, ValueError, "`reduction` to be one of"),
+        ({"data_range": 1.0, "dim": 4}, IndexError, "range \\[-4, 3\\]"),
+        ({"data_range": 1.0, "dim": (1, -3)}, RuntimeError, "at most once"),
+    ],
+)
+def test_bad_arguments(arguments: dict, error: type[Exception], message: str, device: str) -> None:
+    x = torch.rand(2, 3, 8, 8, device=device)
+    with pytest.raises(error, match=message):
+        peak_signal_noise_ratio(x, x, **arguments)
+
+
+def test_bad_tensors(device: str) -> None:
+    x = torch.rand(2, 3, 8, 8, device=device)
+    with pytest.raises(RuntimeError, match=r"same shape, but got \[2, 3, 8, 8\] and \[1, 3, 8, 8\]"):
+        peak_signal_noise_ratio(x, x[:1], 1.0)
+    with pytest.raises(RuntimeError, match="ComplexFloat"):
+        peak_signal_noise_ratio(x.to(torch.complex64), x, 1.0)
+
+
+def test_gradient_is_refused_not_forgotten(device: str) -> None:
+    x = torch.rand(2, 3, 8, 8, device=device, requires_grad=True)
+    value = peak_signal_noise_ratio(x, torch.rand_like(x), 1.0)
+    with pytest.raises(NotImplementedError, match="not implemented yet"):
+        value.backward()
