@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
+import platform
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+from gpu_status import source_hashes
+
 REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--gpu-record", metavar="FILE", help="write what passed on the GPU, with source hashes"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,3 +52,23 @@ def device(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(20240607)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    record = session.config.getoption("--gpu-record")
+    if record is None or exitstatus != pytest.ExitCode.OK:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    properties = torch.cuda.get_device_properties(0)
+    facts = {
+        "date": datetime.date.today().isoformat(),
+        "gpu": properties.name,
+        "gpus": torch.cuda.device_count(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "passed": len(reporter.stats.get("passed", [])),
+        "skipped": len(reporter.stats.get("skipped", [])),
+        "sources": source_hashes(),
+    }
+    Path(record).write_text(json.dumps(facts, indent=1) + "\n")

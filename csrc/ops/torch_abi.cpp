@@ -1,6 +1,8 @@
 // Small conversions between torch's tensors and what kernels take.
 #include "ops/torch_abi.h"
 
+#include <algorithm>
+
 namespace syncfree::ops {
 
 DType dtype_of(const Tensor& tensor) {
@@ -77,12 +79,12 @@ void check_same_shape(const Tensor& preds, const Tensor& target) {
                 shape_text(preds), " and ", shape_text(target), ".");
 }
 
-void check_same_device(const Tensor& preds, const Tensor& target) {
-  check_runtime(
-      preds.is_cuda() == target.is_cuda() && preds.is_cpu() == target.is_cpu() &&
-          preds.get_device_index() == target.get_device_index(),
-      "Expected `preds` and `target` on the same device, but one is on another. Move them together "
-      "with `.to(device)`.");
+void check_same_device(const Tensor& a, const Tensor& b, const char* a_name, const char* b_name) {
+  check_runtime(a.is_cuda() == b.is_cuda() && a.is_cpu() == b.is_cpu() &&
+                    a.get_device_index() == b.get_device_index(),
+                "Expected `", a_name, "` and `", b_name,
+                "` on the same device, but one is on another. Move them together with "
+                "`.to(device)`.");
 }
 
 TensorView view_of(const Tensor& tensor) {

@@ -51,7 +51,8 @@ std::string shape_text(const Tensor& tensor);
 // Throws what TorchMetrics throws where the shapes differ, and a RuntimeError where the devices do: a
 // kernel must never be handed memory of another device.
 void check_same_shape(const Tensor& preds, const Tensor& target);
-void check_same_device(const Tensor& preds, const Tensor& target);
+void check_same_device(const Tensor& a, const Tensor& b, const char* a_name = "preds",
+                       const char* b_name = "target");
 
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);

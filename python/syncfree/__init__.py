@@ -12,10 +12,10 @@ from syncfree._version import __version__
 
 if TYPE_CHECKING:
     from syncfree import errors, functional
-    from syncfree.info import info
+    from syncfree._info import info
 
 _MODULES = ("errors", "functional")
-_NAMES = {"info": "syncfree.info"}
+_NAMES = {"info": "syncfree._info"}
 
 __all__ = ["__version__", "errors", "functional", "info"]
 

@@ -1,0 +1,87 @@
+# `make demo` and `make test` set everything up on a fresh machine. A Python that already has torch is used
+# as it is (a GPU machine, possibly without a network) and only what is missing is installed; otherwise a
+# .venv is made. Choose another Python with `make test PYTHON=python3.12`.
+
+# The one place that names the torch to install where there is none.
+TORCH ?= torch==2.13.0
+PYTHON ?= python3
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test test-gpu gpu-status bench lint wheel cuda clean setup fuzz help
+
+HAS_TORCH := $(shell $(PYTHON) -c 'import importlib.util as u; print(int(u.find_spec("torch") is not None))' 2>/dev/null)
+ifeq ($(HAS_TORCH),1)
+  PY := $(PYTHON)
+else
+  PY := .venv/bin/python
+endif
+
+# Stamps are per interpreter, so that another Python sets itself up anew.
+STAMPS := .stamps/$(subst /,_,$(shell $(PYTHON) -c 'import sys; print(sys.prefix + "-" + sys.version.split()[0])' 2>/dev/null))
+SOURCES := $(shell find csrc cmake CMakeLists.txt pyproject.toml -type f 2>/dev/null)
+
+help:
+	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
+	@echo "make test      all tests on this machine's devices"
+	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
+	@echo "make bench     our figures beside every peer's"
+	@echo "make lint      formatting, types and spelling"
+	@echo "make cuda      the CUDA library for every supported GPU, also without one"
+	@echo "make wheel     a wheel in dist/"
+	@echo "make clean     remove what these commands made"
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$@ -m pip install --quiet --upgrade pip
+
+$(STAMPS)/torch: $(if $(filter .venv/bin/python,$(PY)),.venv/bin/python)
+	$(PY) -c 'import torch' 2>/dev/null || $(PY) -m pip install '$(TORCH)'
+	@mkdir -p $(@D) && touch $@
+
+# Installs the groups named only if something of them is missing, so that no network is needed otherwise.
+$(STAMPS)/needs-%: tools/needs.py pyproject.toml $(STAMPS)/torch
+	$(PY) tools/needs.py $*
+	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/installed: $(SOURCES) $(STAMPS)/needs-build
+	$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@mkdir -p $(@D) && touch $@
+
+setup: $(STAMPS)/installed
+
+demo: $(STAMPS)/installed $(STAMPS)/needs-demo
+	$(PY) examples/demo.py
+
+test: $(STAMPS)/installed $(STAMPS)/needs-test
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
+	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
+
+gpu-status:
+	@$(PYTHON) tools/gpu_status.py
+
+# A peer that cannot be installed here is left out of the tables, which say so.
+bench: $(STAMPS)/installed $(STAMPS)/needs-test
+	-$(PY) tools/needs.py peers
+	$(PY) -m pytest benchmarks $(PYTEST_ARGS)
+
+lint: $(STAMPS)/needs-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m clang_format --dry-run --Werror $$(git ls-files 'csrc/*.h' 'csrc/*.cpp' 'csrc/*.cu' 'csrc/*.cuh')
+	$(PY) -m mypy
+	$(PY) -m codespell_lib
+
+cuda: $(STAMPS)/needs-build
+	$(PY) -m cmake -S . -B build/cuda -G Ninja -DSYNCFREE_CUDA=ON -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)') \
+	  -Dpybind11_DIR=$$($(PY) -m pybind11 --cmakedir)
+	$(PY) -m cmake --build build/cuda --target syncfree_ops_cuda
+
+wheel: $(STAMPS)/needs-build
+	$(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+
+clean:
+	rm -rf .venv .stamps build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

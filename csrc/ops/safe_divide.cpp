@@ -1,0 +1,71 @@
+// torch.ops.syncfree.safe_divide
+#include "safe_divide/safe_divide.h"
+
+#include <algorithm>
+
+#include "ops/backend.h"
+
+namespace syncfree::ops {
+namespace {
+
+// The view with `sizes`, repeating what has size one or is missing in front.
+TensorView broadcast(const TensorView& view, const std::vector<std::int64_t>& sizes) {
+  TensorView out = view;
+  out.rank = static_cast<int>(sizes.size());
+  for (int d = 0; d < out.rank; ++d) {
+    const int from = d - (out.rank - view.rank);
+    out.size[d] = sizes[static_cast<std::size_t>(d)];
+    out.stride[d] = from < 0 || view.size[from] == 1 ? 0 : view.stride[from];
+  }
+  return out;
+}
+
+std::vector<std::int64_t> common_sizes(const Tensor& num, const Tensor& denom) {
+  const auto a = num.sizes(), b = denom.sizes();
+  std::vector<std::int64_t> sizes(std::max(a.size(), b.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    check_runtime(x == y || x == 1 || y == 1, "Expected `num` and `denom` of shapes that broadcast, but got ",
+                  shape_text(num), " and ", shape_text(denom), ".");
+    sizes[sizes.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return sizes;
+}
+
+// Integers count as float32; two floating types meet as torch.promote_types lets them.
+DType result_dtype(DType num, DType denom) {
+  const auto as_float = [](DType t) { return is_floating(t) ? t : DType::kFloat32; };
+  num = as_float(num);
+  denom = as_float(denom);
+  if (num == denom) return num;
+  return num == DType::kFloat64 || denom == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
+Tensor safe_divide(const Tensor& num, const Tensor& denom, double zero_division) {
+  check_same_device(num, denom, "num", "denom");
+  const std::vector<std::int64_t> sizes = common_sizes(num, denom);
+  syncfree::safe_divide::Problem problem;
+  problem.num = broadcast(view_of(num), sizes);
+  problem.denom = broadcast(view_of(denom), sizes);
+  problem.zero_division = zero_division;
+  problem.result_dtype = result_dtype(problem.num.dtype, problem.denom.dtype);
+  Tensor quotient = empty_like_device(sizes, problem.result_dtype, num);
+  problem.quotient = quotient.mutable_data_ptr();
+  execute(problem, num);
+  return quotient;
+}
+
+}  // namespace
+
+#if !defined(SYNCFREE_OPS_CUDA)
+STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
+  library.def("safe_divide(Tensor num, Tensor denom, float zero_division) -> Tensor");
+}
+#endif
+
+STABLE_TORCH_LIBRARY_IMPL(syncfree, SYNCFREE_DISPATCH_KEY, library) {
+  library.impl("safe_divide", TORCH_BOX(&safe_divide));
+}
+
+}  // namespace syncfree::ops

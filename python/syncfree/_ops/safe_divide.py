@@ -1,0 +1,17 @@
+"""The op behind `safe_divide`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from syncfree._ops.registry import bind
+
+
+def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
+    a, b = (t.dtype if t.dtype.is_floating_point else torch.float32 for t in (num, denom))
+    shape = torch.broadcast_shapes(num.shape, denom.shape)
+    return num.new_empty(shape, dtype=torch.promote_types(a, b))
+
+
+safe_divide = bind("safe_divide", _fake)

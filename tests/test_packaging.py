@@ -1,0 +1,248 @@
+"""Installation as users do it, and the messages they get when something does not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SMOKE = """
+import syncfree, torch
+from syncfree.functional import peak_signal_noise_ratio, structural_similarity_index_measure
+assert not syncfree.__file__.startswith({root!r}), syncfree.__file__
+x = torch.rand(2, 3, 32, 32)
+assert peak_signal_noise_ratio(x, x, 1.0).isinf()
+assert structural_similarity_index_measure(x, x, data_range=1.0) == 1
+print("works", syncfree.__version__)
+"""
+
+
+def run(
+    *command: object, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A virtual environment without any package."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    return tmp_path / "venv" / "bin" / "python"
+
+
+def site_packages(python: Path) -> Path:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return python.parent.parent / "lib" / version / "site-packages"
+
+
+def borrow_packages(python: Path) -> None:
+    """Lets the environment see this one's packages (torch, pip), but none that is an editable install."""
+    here = Path(torch.__file__).resolve().parent.parent
+    (site_packages(python) / "borrowed.pth").write_text(f"{here}\n")
+
+
+def fake_torch(python: Path, version: str, cuda: str | None) -> None:
+    package = site_packages(python) / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+
+
+def configure(python: Path, build: Path, *options: str, **env: str) -> str:
+    """CMake's output for a configuration that must fail."""
+    cmake = Path(sys.executable).parent / "cmake"
+    result = run(
+        cmake if cmake.exists() else "cmake",
+        "-S",
+        ROOT,
+        "-B",
+        build,
+        f"-DPython_EXECUTABLE={python}",
+        *options,
+        env=env,
+    )
+    assert result.returncode != 0, result.stdout
+    return " ".join(result.stderr.split())
+
+
+def test_no_torch(python: Path, tmp_path: Path) -> None:
+    message = configure(python, tmp_path / "build")
+    assert "no torch is installed" in message
+    assert "pip install 'torch>=2.11'" in message
+
+
+def test_old_torch(python: Path, tmp_path: Path) -> None:
+    fake_torch(python, "2.9.1+cpu", None)
+    message = configure(python, tmp_path / "build")
+    assert "needs torch 2.11 or newer" in message
+    assert "found torch 2.9.1+cpu" in message
+
+
+def test_cuda_without_nvcc(python: Path, tmp_path: Path) -> None:
+    fake_torch(python, "2.13.0+cu130", "13.0")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("g++", "gcc", "c++", "cc", "ld", "as", "ar", "ranlib", "make", "ninja", "git", "uname"):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    message = configure(python, tmp_path / "build", PATH=str(tools), CUDACXX="", CUDA_PATH="")
+    assert "no nvcc was found" in message
+    assert "SYNCFREE_CUDA=OFF" in message
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc to differ from torch's CUDA")
+def test_cuda_major_mismatch(python: Path, tmp_path: Path) -> None:
+    fake_torch(python, "2.13.0+cu99", "99.1")
+    message = configure(python, tmp_path / "build", "-DCMAKE_CUDA_ARCHITECTURES=75")
+    assert "torch 2.13.0+cu99 is built for CUDA 99.1" in message
+    assert "CUDACXX=/usr/local/cuda-99/bin/nvcc" in message
+
+
+def test_unknown_cuda_option(python: Path, tmp_path: Path) -> None:
+    fake_torch(python, "2.13.0+cpu", None)
+    assert "AUTO, ON or OFF" in configure(python, tmp_path / "build", "-DSYNCFREE_CUDA=maybe")
+
+
+def failed_import(preparation: str) -> str:
+    code = f"{preparation}\nimport syncfree.functional"
+    result = run(sys.executable, "-c", code)
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("syncfree.errors.LibraryError: "), result.stderr
+    return last
+
+
+def test_import_with_old_torch() -> None:
+    message = failed_import("import torch; torch.__version__ = '2.9.1'")
+    assert "needs torch 2.11 or newer, but torch 2.9.1 is installed" in message
+
+
+def test_import_without_library() -> None:
+    message = failed_import(
+        "import syncfree._libraries as l; l.find = lambda name: None"
+    )
+    assert "libsyncfree_ops_cpu.so is missing" in message
+    assert "pip install --force-reinstall" in message
+
+
+def test_import_without_cuda_library() -> None:
+    message = failed_import(
+        "import torch, syncfree._libraries as l; torch.version.cuda = '13.0'; find = l.find\n"
+        "l.find = lambda name: None if name.endswith('cuda') else find(name)"
+    )
+    assert "built for CUDA 13.0, but this syncfree has no CUDA library" in message
+
+
+def test_import_of_a_damaged_library(tmp_path: Path) -> None:
+    damaged = tmp_path / "libsyncfree_ops_cpu.so"
+    damaged.write_bytes(b"not a library")
+    message = failed_import(
+        f"import pathlib, syncfree._libraries as l; l.find = lambda name: pathlib.Path({str(damaged)!r})"
+    )
+    assert "does not load into torch" in message
+
+
+def test_import_is_light() -> None:
+    code = "import sys, syncfree; print('torch' in sys.modules, 'torchmetrics' in sys.modules)"
+    assert run(sys.executable, "-c", code).stdout.split() == ["False", "False"]
+
+
+def test_functional_needs_torch_alone() -> None:
+    """No extra: neither torchmetrics nor anything of the command line."""
+    code = (
+        "import sys\n"
+        "for name in ('torchmetrics', 'rich', 'typer', 'PIL', 'matplotlib', 'skimage', 'sklearn'):\n"
+        "    sys.modules[name] = None\n"
+        "import torch\n"
+        "from syncfree.functional import peak_signal_noise_ratio as f\n"
+        "print(f(torch.ones(4), torch.zeros(4), 1.0).item())\n"
+    )
+    assert float(run(sys.executable, "-c", code).stdout) == 0
+
+
+def test_info_without_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['syncfree', 'info', '--json']\n"
+        "from syncfree.cli import main; sys.exit(main())"
+    )
+    result = run(sys.executable, "-c", code)
+    assert result.returncode == 0, result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["torch"].startswith("unavailable: ")
+    assert facts["build"]["torch"]
+    assert facts["cpu"]["instruction_set"] in ("baseline", "avx2", "avx512")
+
+
+def test_info_as_text() -> None:
+    result = run(sys.executable, "-m", "syncfree", "info")
+    assert result.returncode == 0
+    assert f"version              {torch.__version__}" in result.stdout
+    assert "libsyncfree_ops_cpu.so" in result.stdout
+
+
+def online() -> bool:
+    """Whether pip reaches an index."""
+    return run(sys.executable, "-m", "pip", "index", "versions", "pybind11").returncode == 0
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make wheel` makes."""
+    folder = tmp_path_factory.mktemp("wheel")
+    result = run(
+        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+        "--wheel-dir", folder, ROOT,
+    )
+    assert result.returncode == 0, result.stderr
+    return next(folder.glob("syncfree-*.whl"))
+
+
+@pytest.mark.slow
+def test_wheel_in_an_empty_environment(wheel: Path, python: Path, tmp_path: Path) -> None:
+    borrow_packages(python)
+    installed = run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+                    "--ignore-installed", wheel)
+    assert installed.returncode == 0, installed.stderr
+    result = run(python, "-c", SMOKE.format(root=str(ROOT)), cwd=tmp_path)
+    assert result.stdout.startswith("works"), result.stderr
+    info = run(python.parent / "syncfree", "info", "--json", cwd=tmp_path)
+    assert json.loads(info.stdout)["syncfree"] == wheel.name.split("-")[1]
+
+
+@pytest.mark.slow
+def test_wheel_holds_what_it_should(wheel: Path) -> None:
+    import zipfile
+
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"syncfree/py.typed", "syncfree/_runtime.pyi", "syncfree/lib/libsyncfree_ops_cpu.so"} <= names
+    assert not [n for n in names if n.startswith(("tests/", "csrc/", "benchmarks/")) or "stub" in n]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", [True, False], ids=["isolated", "no-build-isolation"])
+def test_pip_install_from_source(isolation: bool, python: Path, tmp_path: Path) -> None:
+    if isolation and not online():
+        pytest.skip("pip's isolation downloads the build tools, and this machine has no network")
+    borrow_packages(python)
+    options = [] if isolation else ["--no-build-isolation"]
+    installed = run(python, "-m", "pip", "install", "--no-deps", "--ignore-installed", *options, ROOT)
+    assert installed.returncode == 0, installed.stdout + installed.stderr
+    result = run(python, "-c", SMOKE.format(root=str(ROOT)), cwd=tmp_path)
+    assert result.stdout.startswith("works"), result.stderr

@@ -1,0 +1,74 @@
+"""safe_divide against NumPy and TorchMetrics' own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torchmetrics.utilities.compute import _safe_divide
+
+from syncfree.functional import safe_divide
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool]
+
+
+@pytest.mark.parametrize("first", TYPES, ids=str)
+@pytest.mark.parametrize("second", TYPES, ids=str)
+def test_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> None:
+    num = torch.randint(-5, 6, (7, 33), device=device).to(first)
+    denom = torch.randint(-3, 4, (7, 33), device=device).to(second)
+    got = safe_divide(num, denom)
+    theirs = _safe_divide(num, denom)
+    assert got.dtype == theirs.dtype
+    a, b = num.double().cpu().numpy(), denom.double().cpu().numpy()
+    want = np.divide(a, b, out=np.zeros_like(a), where=b != 0)
+    torch.testing.assert_close(got.cpu(), torch.from_numpy(want).to(got.dtype), rtol=0, atol=0)
+    # Theirs divides in the tensors' type, which rounds at most once more than ours.
+    torch.testing.assert_close(got, theirs)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((), ()), ((3,), ()), ((2, 1, 4), (3, 1)), ((5, 1), (1, 6)), ((0, 3), (1, 3)), ((4, 7), (7,))],
+    ids=str,
+)
+def test_broadcasting(a: tuple[int, ...], b: tuple[int, ...], device: str) -> None:
+    num = torch.randn(a, dtype=torch.float64, device=device)
+    denom = torch.randint(-1, 2, b, device=device).double()
+    got = safe_divide(num, denom, zero_division=7.0)
+    want = torch.where(denom != 0, num / denom, torch.tensor(7.0, dtype=torch.float64, device=device))
+    assert torch.equal(got, want)
+    assert got.is_contiguous()
+
+
+def test_layouts(device: str) -> None:
+    num = torch.randn(6, 10, 4, device=device)
+    denom = torch.randn(6, 10, 4, device=device)
+    want = num / denom
+    assert torch.allclose(safe_divide(num.transpose(0, 2), denom.transpose(0, 2)), want.transpose(0, 2))
+    assert torch.allclose(safe_divide(num[::2, 1::3], denom[::2, 1::3]), want[::2, 1::3])
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -2.5, math.inf, math.nan])
+def test_zero_division_and_nan(value: float, device: str) -> None:
+    num = torch.tensor([0.0, 1.0, math.nan, math.nan, 1.0, math.inf], device=device)
+    denom = torch.tensor([0.0, -0.0, 0.0, 2.0, math.nan, math.inf], device=device)
+    got = safe_divide(num, denom, value).tolist()
+    want = [value, value, value, math.nan, math.nan, math.nan]
+    np.testing.assert_array_equal(got, np.float32(want))
+
+
+def test_bad_input(device: str) -> None:
+    x = torch.ones(2, 3, device=device)
+    with pytest.raises(RuntimeError, match=r"broadcast, but got \[2, 3\] and \[4\]"):
+        safe_divide(x, torch.ones(4, device=device))
+    with pytest.raises(RuntimeError, match="ComplexFloat"):
+        safe_divide(x.to(torch.complex64), x)
+
+
+def test_gradient_is_refused_not_forgotten(device: str) -> None:
+    x = torch.ones(3, device=device, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="not implemented yet"):
+        safe_divide(x, x).sum().backward()

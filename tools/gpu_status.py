@@ -1,0 +1,47 @@
+"""Which sources changed since the tests last passed on a GPU.
+
+`make test-gpu` records the hash of every file under csrc/ and python/; this compares. It never fails: it makes
+code that no GPU has seen visible.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "tests" / "gpu_verified.json"
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".in"}
+
+
+def source_hashes() -> dict[str, str]:
+    """SHA-256 of each source file, by its path in the repository."""
+    files = [p for top in ("csrc", "python") for p in (ROOT / top).rglob("*") if p.is_file()]
+    return {
+        path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(files)
+        if path.suffix in SUFFIXES
+    }
+
+
+def main() -> None:
+    """Prints the record and what differs from it."""
+    if not RECORD.is_file():
+        print("No GPU run is recorded: `make test-gpu` on a GPU machine writes tests/gpu_verified.json.")
+        return
+    record = json.loads(RECORD.read_text())
+    print(
+        f"Last GPU run: {record['passed']} passed, {record['skipped']} skipped on {record['gpu']}, "
+        f"torch {record['torch']}, {record['date']}"
+    )
+    now, then = source_hashes(), record["sources"]
+    changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
+    if not changed:
+        print("Every source file is as it was then.")
+    for name in changed:
+        print(f"  not verified on a GPU since its last change: {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Writes README.md's measured figures from the committed result files, and nothing by hand.
+
+`python tools/readme_figures.py` replaces what stands between the markers; `--check` fails if that would change
+the file, which a test does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
+
+
+def time_text(us: float) -> str:
+    """Three significant digits with a unit."""
+    return f"{us / 1000:.3g} ms" if us >= 1000 else f"{us:.3g} µs"
+
+
+def table(path: Path) -> str:
+    """One result file as a Markdown table."""
+    facts = json.loads(path.read_text())
+    hardware, versions = facts["hardware"], facts["versions"]
+    gpu = hardware["gpu"] != "none"
+    where = hardware["gpu"] if gpu else f"{hardware['cpu']}, {hardware['threads']} threads"
+    lines = [
+        f"**{where}**, torch {versions['torch']}, torchmetrics {versions['torchmetrics']}, {facts['date']}"
+        f" ([{path.name}](benchmarks/results/{path.name}))",
+        "",
+        "| work | syncfree | share of read floor | host | best peer | peer / ours | torchmetrics / ours |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    by_workload: dict[str, list[dict]] = {}
+    for row in facts["rows"]:
+        by_workload.setdefault(row["workload"], []).append(row)
+    for name, rows in by_workload.items():
+        ours = next(r for r in rows if r["contender"] == "syncfree")
+        peers = [r for r in rows if not r["contender"].startswith("syncfree")]
+        best = min(peers, key=lambda r: r["device_us"], default=None)
+        theirs = next((r for r in peers if r["contender"] == "torchmetrics"), None)
+        peer = f"{best['contender']} {time_text(best['device_us'])}" if best else "none runs it"
+        lines.append(
+            f"| {name} | {time_text(ours['device_us'])} | {ours['share_of_floor']:.0%} "
+            f"| {time_text(ours['host_us'])} | {peer} "
+            f"| {f'{best["times_ours"]:.1f}x' if best else '-'} "
+            f"| {f'{theirs["times_ours"]:.1f}x' if theirs else '-'} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Rewrites or checks README.md."""
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    tables = "\n\n".join(table(path) for path in sorted(RESULTS.glob("*.json"), reverse=True))
+    updated = f"{head}{BEGIN}\n{tables}\n{END}{tail}"
+    if "--check" in sys.argv[1:]:
+        return int(updated != text)
+    readme.write_text(updated)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
