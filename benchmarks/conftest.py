@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,14 @@ _ROWS: list[dict] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--bench-json", metavar="FILE", help="write the table with hardware and versions")
+    parser.addoption(
+        "--bench-json", metavar="FILE", help="write the table with hardware and versions"
+    )
 
 
 @pytest.fixture
-def bench_rows() -> Iterator[list[dict]]:
-    yield _ROWS
+def bench_rows() -> list[dict]:
+    return _ROWS
 
 
 def hardware() -> dict[str, str]:

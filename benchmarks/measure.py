@@ -38,8 +38,8 @@ def time_cpu(fn: Callable[[], object], seconds: float = 0.6, least: int = 5) -> 
 def time_cuda(fn: Callable[[], object], samples: int = 21) -> Timing:
     """GPU time between two events, with the work enqueued behind a spinning kernel.
 
-    The spin hides the host's launch time, so that what lies between the events is GPU work and the gaps
-    between dependent kernels, not the time the host took to launch them.
+    The spin hides the host's launch time, so that what lies between the events is GPU work and the
+    gaps between dependent kernels, not the time the host took to launch them.
     """
     for _ in range(3):
         fn()
@@ -70,7 +70,7 @@ def host_time(fn: Callable[[], object], calls: int = 50, rounds: int = 7) -> flo
 
 
 def read_bandwidth(device: str) -> float:
-    """Bytes a second that this device reads, measured: a plain sum over 2 GiB (GPU) or 256 MiB (CPU)."""
+    """Bytes a second that this device reads: a plain sum over 2 GiB (GPU) or 256 MiB (CPU)."""
     gpu = device == "cuda"
     x = torch.ones((2**31 if gpu else 2**28) // 4, device=device)
     timing = (time_cuda if gpu else time_cpu)(lambda: x.sum())

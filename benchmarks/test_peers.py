@@ -1,8 +1,8 @@
 """Our figures beside every peer's, in one run: `make bench`.
 
-Each workload measures all its contenders in turn on the same tensors. pytest-benchmark keeps the host time of
-each; the device time, the share of the measured read bandwidth and the ratio to ours stand in the table printed
-at the end and in `--bench-json`.
+Each workload measures all its contenders in turn on the same tensors. pytest-benchmark keeps the
+host time of each; the device time, the share of the measured read bandwidth and the ratio to ours
+stand in the table printed at the end and in `--bench-json`.
 """
 
 from __future__ import annotations

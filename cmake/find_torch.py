@@ -12,13 +12,16 @@ import sys
 
 
 def compute_capabilities() -> list[str]:
+    """Of this machine's GPUs, such as 90."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     answer = subprocess.run(query, capture_output=True, text=True, timeout=60, check=False)
     if answer.returncode != 0:
         return []
-    return sorted({line.strip().replace(".", "") for line in answer.stdout.splitlines() if line.strip()})
+    return sorted(
+        {line.strip().replace(".", "") for line in answer.stdout.splitlines() if line.strip()}
+    )
 
 
 spec = importlib.util.find_spec("torch")

@@ -89,9 +89,7 @@ CALLS = [
     PublicCall("psnr-bytes", lambda p, t: sf.peak_signal_noise_ratio(p, t, 255), byte_images),
     PublicCall(
         "psnr-per-image",
-        lambda p, t: sf.peak_signal_noise_ratio(
-            p, t, (0.0, 1.0), dim=(1, 2, 3), reduction="none"
-        ),
+        lambda p, t: sf.peak_signal_noise_ratio(p, t, (0.0, 1.0), dim=(1, 2, 3), reduction="none"),
         images,
     ),
     PublicCall(
@@ -142,7 +140,9 @@ CALLS = [
     PublicCall("multiclass-wide", _multiclass(num_classes=5000, average="micro"), wide_scores),
     PublicCall("multiclass-wide-macro", _multiclass(num_classes=5000), wide_scores),
     PublicCall("binary", lambda p, t: sf.binary_accuracy(p, t), probabilities),
-    PublicCall("binary-ignore", lambda p, t: sf.binary_accuracy(p, t, ignore_index=0), probabilities),
+    PublicCall(
+        "binary-ignore", lambda p, t: sf.binary_accuracy(p, t, ignore_index=0), probabilities
+    ),
     PublicCall("multilabel", lambda p, t: sf.multilabel_accuracy(p, t, 5), probabilities),
     PublicCall("safe-divide", lambda p, t: sf.safe_divide(p, t), images),
 ]

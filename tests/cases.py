@@ -68,7 +68,9 @@ def image_pair(
     noise = 0.1 * torch.randn(shape, generator=generator, dtype=torch.float64)
     noisy = (clean + noise).clamp(0, 1)
     if dtype == torch.uint8:
-        return (noisy * 255).round().to(dtype).to(device), (clean * 255).round().to(dtype).to(device)
+        return (noisy * 255).round().to(dtype).to(device), (clean * 255).round().to(dtype).to(
+            device
+        )
     return noisy.to(dtype).to(device), clean.to(dtype).to(device)
 
 

@@ -1,4 +1,4 @@
-"""What must hold for every public function: no waiting, right stream and device, capture, compile, layout."""
+"""What must hold for every public function: no waits, right stream and device, capture, compile."""
 
 from __future__ import annotations
 

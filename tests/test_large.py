@@ -57,8 +57,8 @@ def test_accuracy_of_wide_rows() -> None:
     got = multiclass_accuracy(scores, target, classes, average="micro")
     assert got.item() == pytest.approx((rows - 1) / rows, rel=1e-6)
     macro = multiclass_accuracy(scores, target, classes, average="macro")
-    # Classes seen: one for each row but the last, whose own class is missed and whose prediction counts
-    # as a false positive of a class never targeted.
+    # Classes seen: one for each row but the last, whose own class is missed and whose prediction
+    # counts as a false positive of a class never targeted.
     assert macro.item() == pytest.approx((rows - 1) / (rows + 1), rel=1e-6)
 
 

@@ -52,7 +52,7 @@ def site_packages(python: Path) -> Path:
 
 
 def borrow_packages(python: Path) -> None:
-    """Lets the environment see this one's packages (torch, pip), but none that is an editable install."""
+    """Lets the environment see this one's packages (torch, pip), but no editable install."""
     here = Path(torch.__file__).resolve().parent.parent
     (site_packages(python) / "borrowed.pth").write_text(f"{here}\n")
 
@@ -98,7 +98,7 @@ def test_cuda_without_nvcc(python: Path, tmp_path: Path) -> None:
     fake_torch(python, "2.13.0+cu130", "13.0")
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("g++", "gcc", "c++", "cc", "ld", "as", "ar", "ranlib", "make", "ninja", "git", "uname"):
+    for name in "g++ gcc c++ cc ld as ar ranlib make ninja git uname".split():
         found = shutil.which(name)
         if found:
             (tools / name).symlink_to(found)
@@ -135,9 +135,7 @@ def test_import_with_old_torch() -> None:
 
 
 def test_import_without_library() -> None:
-    message = failed_import(
-        "import syncfree._libraries as l; l.find = lambda name: None"
-    )
+    message = failed_import("import syncfree._libraries as l; l.find = lambda name: None")
     assert "libsyncfree_ops_cpu.so is missing" in message
     assert "pip install --force-reinstall" in message
 
@@ -154,7 +152,8 @@ def test_import_of_a_damaged_library(tmp_path: Path) -> None:
     damaged = tmp_path / "libsyncfree_ops_cpu.so"
     damaged.write_bytes(b"not a library")
     message = failed_import(
-        f"import pathlib, syncfree._libraries as l; l.find = lambda name: pathlib.Path({str(damaged)!r})"
+        "import pathlib, syncfree._libraries as l\n"
+        f"l.find = lambda name: pathlib.Path({str(damaged)!r})"
     )
     assert "does not load into torch" in message
 
@@ -168,7 +167,7 @@ def test_functional_needs_torch_alone() -> None:
     """No extra: neither torchmetrics nor anything of the command line."""
     code = (
         "import sys\n"
-        "for name in ('torchmetrics', 'rich', 'typer', 'PIL', 'matplotlib', 'skimage', 'sklearn'):\n"
+        "for name in ('torchmetrics', 'numpy', 'rich', 'typer', 'PIL', 'matplotlib'):\n"
         "    sys.modules[name] = None\n"
         "import torch\n"
         "from syncfree.functional import peak_signal_noise_ratio as f\n"
@@ -207,8 +206,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `make wheel` makes."""
     folder = tmp_path_factory.mktemp("wheel")
     result = run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
-        "--wheel-dir", folder, ROOT,
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        ROOT,
     )
     assert result.returncode == 0, result.stderr
     return next(folder.glob("syncfree-*.whl"))
@@ -217,8 +224,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_wheel_in_an_empty_environment(wheel: Path, python: Path, tmp_path: Path) -> None:
     borrow_packages(python)
-    installed = run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
-                    "--ignore-installed", wheel)
+    installed = run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--ignore-installed",
+        wheel,
+    )
     assert installed.returncode == 0, installed.stderr
     result = run(python, "-c", SMOKE.format(root=str(ROOT)), cwd=tmp_path)
     assert result.stdout.startswith("works"), result.stderr
@@ -231,7 +247,11 @@ def test_wheel_holds_what_it_should(wheel: Path) -> None:
     import zipfile
 
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"syncfree/py.typed", "syncfree/_runtime.pyi", "syncfree/lib/libsyncfree_ops_cpu.so"} <= names
+    assert {
+        "syncfree/py.typed",
+        "syncfree/_runtime.pyi",
+        "syncfree/lib/libsyncfree_ops_cpu.so",
+    } <= names
     assert not [n for n in names if n.startswith(("tests/", "csrc/", "benchmarks/")) or "stub" in n]
 
 
@@ -242,7 +262,9 @@ def test_pip_install_from_source(isolation: bool, python: Path, tmp_path: Path) 
         pytest.skip("pip's isolation downloads the build tools, and this machine has no network")
     borrow_packages(python)
     options = [] if isolation else ["--no-build-isolation"]
-    installed = run(python, "-m", "pip", "install", "--no-deps", "--ignore-installed", *options, ROOT)
+    installed = run(
+        python, "-m", "pip", "install", "--no-deps", "--ignore-installed", *options, ROOT
+    )
     assert installed.returncode == 0, installed.stdout + installed.stderr
     result = run(python, "-c", SMOKE.format(root=str(ROOT)), cwd=tmp_path)
     assert result.stdout.startswith("works"), result.stderr

@@ -66,7 +66,9 @@ def test_matches_float64(
 @pytest.mark.parametrize("dim", [0, -1, 1, (1, 2, 3), (0, 2), (2, 3), (-3,), (), []], ids=str)
 @pytest.mark.parametrize("reduction", ["elementwise_mean", "sum", "none", None])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dim_and_reduction(dim: object, reduction: str | None, dtype: torch.dtype, device: str) -> None:
+def test_dim_and_reduction(
+    dim: object, reduction: str | None, dtype: torch.dtype, device: str
+) -> None:
     preds, target = image_pair((4, 3, 17, 29), dtype, device)
     got = peak_signal_noise_ratio(preds, target, range_of(dtype), reduction=reduction, dim=dim)
     axes = dim if isinstance(dim, int) else tuple(dim) or None
@@ -98,7 +100,9 @@ def test_bytes_clamped_and_not(device: str) -> None:
     check(peak_signal_noise_ratio(preds, target, (16, 235)), reference(preds, target, (16, 235)))
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.int8, torch.int16, torch.int32, torch.int64], ids=str
+)
 def test_integers(dtype: torch.dtype, device: str) -> None:
     preds = torch.randint(0, 2 if dtype == torch.bool else 100, (3, 50), device=device).to(dtype)
     target = preds.roll(1)
@@ -233,7 +237,9 @@ def test_bad_arguments(arguments: dict, error: type[Exception], message: str, de
 
 def test_bad_tensors(device: str) -> None:
     x = torch.rand(2, 3, 8, 8, device=device)
-    with pytest.raises(RuntimeError, match=r"same shape, but got \[2, 3, 8, 8\] and \[1, 3, 8, 8\]"):
+    with pytest.raises(
+        RuntimeError, match=r"same shape, but got \[2, 3, 8, 8\] and \[1, 3, 8, 8\]"
+    ):
         peak_signal_noise_ratio(x, x[:1], 1.0)
     with pytest.raises(RuntimeError, match="ComplexFloat"):
         peak_signal_noise_ratio(x.to(torch.complex64), x, 1.0)

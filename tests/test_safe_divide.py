@@ -11,7 +11,15 @@ from torchmetrics.utilities.compute import _safe_divide
 
 from syncfree.functional import safe_divide
 
-TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool]
+TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.bool,
+]
 
 
 @pytest.mark.parametrize("first", TYPES, ids=str)
@@ -38,7 +46,9 @@ def test_broadcasting(a: tuple[int, ...], b: tuple[int, ...], device: str) -> No
     num = torch.randn(a, dtype=torch.float64, device=device)
     denom = torch.randint(-1, 2, b, device=device).double()
     got = safe_divide(num, denom, zero_division=7.0)
-    want = torch.where(denom != 0, num / denom, torch.tensor(7.0, dtype=torch.float64, device=device))
+    want = torch.where(
+        denom != 0, num / denom, torch.tensor(7.0, dtype=torch.float64, device=device)
+    )
     assert torch.equal(got, want)
     assert got.is_contiguous()
 
@@ -47,7 +57,9 @@ def test_layouts(device: str) -> None:
     num = torch.randn(6, 10, 4, device=device)
     denom = torch.randn(6, 10, 4, device=device)
     want = num / denom
-    assert torch.allclose(safe_divide(num.transpose(0, 2), denom.transpose(0, 2)), want.transpose(0, 2))
+    assert torch.allclose(
+        safe_divide(num.transpose(0, 2), denom.transpose(0, 2)), want.transpose(0, 2)
+    )
     assert torch.allclose(safe_divide(num[::2, 1::3], denom[::2, 1::3]), want[::2, 1::3])
 
 

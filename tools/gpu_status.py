@@ -1,7 +1,7 @@
 """Which sources changed since the tests last passed on a GPU.
 
-`make test-gpu` records the hash of every file under csrc/ and python/; this compares. It never fails: it makes
-code that no GPU has seen visible.
+`make test-gpu` records the hash of every file under csrc/ and python/; this compares. It never
+fails: it makes code that no GPU has seen visible.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def source_hashes() -> dict[str, str]:
 def main() -> None:
     """Prints the record and what differs from it."""
     if not RECORD.is_file():
-        print("No GPU run is recorded: `make test-gpu` on a GPU machine writes tests/gpu_verified.json.")
+        print(
+            "No GPU run is recorded: `make test-gpu` on a GPU machine writes "
+            "tests/gpu_verified.json."
+        )
         return
     record = json.loads(RECORD.read_text())
     print(

@@ -1,7 +1,7 @@
 """Installs what a group of requirements still lacks in this Python, and nothing else.
 
-`python tools/needs.py test` reads the groups and extras of pyproject.toml. What is installed in a fitting
-version is left alone, so a machine that has everything needs no network.
+`python tools/needs.py test` reads the groups and extras of pyproject.toml. What is installed in a
+fitting version is left alone, so a machine that has everything needs no network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes README.md's measured figures from the committed result files, and nothing by hand.
 
-`python tools/readme_figures.py` replaces what stands between the markers; `--check` fails if that would change
-the file, which a test does.
+`python tools/readme_figures.py` replaces what stands between the markers; `--check` fails if that
+would change the file, which a test does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ def time_text(us: float) -> str:
     return f"{us / 1000:.3g} ms" if us >= 1000 else f"{us:.3g} µs"
 
 
+def ratio_text(row: dict | None) -> str:
+    """A contender's time over ours."""
+    return "-" if row is None else f"{row['times_ours']:.1f}x"
+
+
 def table(path: Path) -> str:
     """One result file as a Markdown table."""
     facts = json.loads(path.read_text())
@@ -27,10 +32,11 @@ def table(path: Path) -> str:
     gpu = hardware["gpu"] != "none"
     where = hardware["gpu"] if gpu else f"{hardware['cpu']}, {hardware['threads']} threads"
     lines = [
-        f"**{where}**, torch {versions['torch']}, torchmetrics {versions['torchmetrics']}, {facts['date']}"
-        f" ([{path.name}](benchmarks/results/{path.name}))",
+        f"**{where}**, torch {versions['torch']}, torchmetrics {versions['torchmetrics']}, "
+        f"{facts['date']} ([{path.name}](benchmarks/results/{path.name}))",
         "",
-        "| work | syncfree | share of read floor | host | best peer | peer / ours | torchmetrics / ours |",
+        "| work | syncfree | share of read floor | host "
+        "| best peer | peer / ours | torchmetrics / ours |",
         "|---|---|---|---|---|---|---|",
     ]
     by_workload: dict[str, list[dict]] = {}
@@ -45,8 +51,7 @@ def table(path: Path) -> str:
         lines.append(
             f"| {name} | {time_text(ours['device_us'])} | {ours['share_of_floor']:.0%} "
             f"| {time_text(ours['host_us'])} | {peer} "
-            f"| {f'{best["times_ours"]:.1f}x' if best else '-'} "
-            f"| {f'{theirs["times_ours"]:.1f}x' if theirs else '-'} |"
+            f"| {ratio_text(best)} | {ratio_text(theirs)} |"
         )
     return "\n".join(lines)
 

@@ -23,8 +23,8 @@ def info() -> dict[str, Any]:
     """Versions built against and loaded, CUDA architectures, instruction set and GPUs.
 
     Returns:
-        A dictionary of plain values, fit for JSON. What cannot be found out is a string that begins with
-        ``"unavailable: "`` and says why; nothing is raised.
+        A dictionary of plain values, fit for JSON. What cannot be found out is a string that
+        begins with ``"unavailable: "`` and says why; nothing is raised.
 
     Example:
         >>> import syncfree

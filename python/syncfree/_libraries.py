@@ -44,9 +44,10 @@ def _load(name: str) -> None:
     if path is None:
         if name == "syncfree_ops_cuda":
             raise LibraryError(
-                f"torch {torch.__version__} is built for CUDA {torch.version.cuda}, but this syncfree "
-                "has no CUDA library: it was built with SYNCFREE_CUDA=OFF or against a CPU torch. "
-                "Build it again with this torch installed: pip install --force-reinstall --no-deps ."
+                f"torch {torch.__version__} is built for CUDA {torch.version.cuda}, but this "
+                "syncfree has no CUDA library: it was built with SYNCFREE_CUDA=OFF or against a "
+                "CPU torch. Build it again with this torch installed: "
+                "pip install --force-reinstall --no-deps ."
             )
         raise LibraryError(
             f"lib{name}.so is missing from the installed package: the installation is incomplete. "

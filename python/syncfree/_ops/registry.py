@@ -25,15 +25,16 @@ def reduction_code(reduction: str | None) -> int:
         return REDUCTIONS[reduction]
     except (KeyError, TypeError):
         raise ValueError(
-            f"Expected argument `reduction` to be one of {tuple(REDUCTIONS)}, but got {reduction!r}."
+            f"Expected argument `reduction` to be one of {tuple(REDUCTIONS)}, "
+            f"but got {reduction!r}."
         ) from None
 
 
 def bind(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
-    """The overload of op ``name``, which costs a microsecond less a call than ``torch.ops`` look-ups.
+    """The overload of op ``name``: a microsecond less a call than a look-up in ``torch.ops``.
 
-    ``fake`` gives the results' shapes, dtypes and devices for torch.compile and the meta device. Devices
-    that have no kernel raise a typed error instead of torch's list of dispatch keys.
+    ``fake`` gives the results' shapes, dtypes and devices for torch.compile and the meta device.
+    Devices that have no kernel raise a typed error instead of torch's list of dispatch keys.
     """
 
     def refuse(*args: object) -> Tensor:

@@ -24,7 +24,7 @@ class _WithoutGradient(torch.autograd.Function):
 
 
 def without_gradient(op: Callable[..., Any], preds: Tensor, *args: Any) -> Any:
-    """``op(preds, *args)``; where a gradient would be recorded, backward raises instead of ignoring it."""
+    """``op(preds, *args)``; where a gradient would be recorded, backward raises."""
     if torch.is_grad_enabled() and (preds.requires_grad or args[0].requires_grad):
         return _WithoutGradient.apply(op, preds, *args)  # type: ignore[no-untyped-call]
     return op(preds, *args)

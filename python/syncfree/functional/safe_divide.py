@@ -16,13 +16,13 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
     Args:
         num: Numerator of any shape; floating, integer or bool.
         denom: Denominator that broadcasts with ``num``, on the same device.
-        zero_division: The result where ``denom`` is 0, also where ``num`` is NaN there; may be NaN or
-            infinite.
+        zero_division: The result where ``denom`` is 0, also where ``num`` is NaN there; may be NaN
+            or infinite.
 
     Returns:
-        A new contiguous tensor of the broadcast shape. Integers count as float32; two floating dtypes
-        promote as in torch. Each quotient is computed in float64 and rounded once. A NaN numerator or
-        denominator gives NaN.
+        A new contiguous tensor of the broadcast shape. Integers count as float32; two floating
+        dtypes promote as in torch. Each quotient is computed in float64 and rounded once. A NaN
+        numerator or denominator gives NaN.
 
     Raises:
         RuntimeError: If the shapes do not broadcast or the devices differ.

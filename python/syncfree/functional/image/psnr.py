@@ -26,9 +26,9 @@ def peak_signal_noise_ratio(
     .. math::
         \text{PSNR} = 10 \cdot \log_{base} \frac{R^2}{\text{MSE}(preds, target)}
 
-    One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction. The
-    host never waits. Sums are float32 over short runs and float64 above them (all float64 for float64
-    input), in an order that depends on the shape alone.
+    One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction.
+    The host never waits. Sums are float32 over short runs and float64 above them (all float64 for
+    float64 input), in an order that depends on the shape alone.
 
     Args:
         preds: Estimated signal of any shape; float16, bfloat16, float32, float64, bool or integer.
@@ -36,15 +36,16 @@ def peak_signal_noise_ratio(
         data_range: :math:`R`, a positive number, or a tuple ``(low, high)``: then both tensors are
             clamped to it and :math:`R` is ``high - low``.
         base: Base of the logarithm; positive, not 1.
-        reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
-            (``None``) for no reduction. Without ``dim`` there is one value and nothing to reduce.
-        dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default) and an
-            empty sequence mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
+        reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or
+            ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value and nothing
+            to reduce.
+        dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default)
+            and an empty sequence mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
 
     Returns:
         A tensor on the inputs' device: float64 if an input is float64; otherwise float32 where all
-        dimensions are averaged, and the inputs' common floating dtype where ``dim`` leaves some. Identical inputs give ``inf``, NaN in an
-        input gives NaN, no elements give NaN.
+        dimensions are averaged, and the inputs' common floating dtype where ``dim`` leaves some.
+        Identical inputs give ``inf``, NaN in an input gives NaN, no elements give NaN.
 
     Raises:
         RuntimeError: If the shapes or devices differ, or a dimension is named twice.
@@ -65,4 +66,5 @@ def peak_signal_noise_ratio(
         raise ValueError(f"Expected argument `base` to be positive and not 1, but got {base}.")
     dims = (dim,) if isinstance(dim, int) else dim
     code = reduction_code(reduction)
-    return without_gradient(psnr, preds, target, number, interval, float(base), code, dims)
+    value: Tensor = without_gradient(psnr, preds, target, number, interval, float(base), code, dims)
+    return value
