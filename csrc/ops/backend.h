@@ -1,5 +1,6 @@
-// Runs a problem on the device that its library serves. The files of csrc/ops are compiled twice, into the
-// CPU library and, with SYNCFREE_OPS_CUDA, into the CUDA library: same checks, same results, one source.
+// Runs a problem on the device that its library serves. The files of csrc/ops are compiled twice,
+// into the CPU library and, with SYNCFREE_OPS_CUDA, into the CUDA library: same checks, same
+// results, one source.
 #pragma once
 
 #include "ops/torch_abi.h"

@@ -1,4 +1,5 @@
-// Scratch memory is cached per stream: allocation and memset would cost more than most kernels here.
+// Scratch memory is cached per stream: allocation and memset would cost more than most kernels
+// here.
 #include "ops/cuda_context.h"
 
 #include <array>
@@ -14,7 +15,9 @@ constexpr std::size_t kAlignment = 256;
 // What one stream keeps at most. A rare larger request is allocated for its call alone.
 constexpr std::size_t kMostKept = std::size_t{8} << 20;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 struct Block {
   Tensor memory;
@@ -54,7 +57,9 @@ Cache& cache() {
   return instance;
 }
 
-int device_index_of(const Tensor& tensor) { return tensor.get_device_index(); }
+int device_index_of(const Tensor& tensor) {
+  return tensor.get_device_index();
+}
 
 }  // namespace
 
@@ -62,8 +67,8 @@ void check_cuda(cudaError_t status) {
   if (status == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();
-  fail<std::runtime_error>("CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
-                           ")");
+  fail<std::runtime_error>("CUDA error: ", cudaGetErrorString(status), " (",
+                           cudaGetErrorName(status), ")");
 }
 
 CudaContext::CudaContext(const Tensor& tensor)
@@ -85,7 +90,8 @@ LeasedWorkspace CudaContext::workspace(const WorkspaceSize& size) const {
   const auto [entry, fresh] = cache().blocks.try_emplace({device_, stream_});
   Block& block = entry->second;
   if (fresh || block.zeroed < zeroed || block.scratch < scratch)
-    block = allocate(std::max(block.zeroed, zeroed), std::max(block.scratch, scratch), device_, stream_);
+    block = allocate(std::max(block.zeroed, zeroed), std::max(block.scratch, scratch), device_,
+                     stream_);
   return {block.workspace(), std::nullopt};
 }
 

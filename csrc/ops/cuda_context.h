@@ -13,7 +13,8 @@ namespace syncfree::ops {
 
 void check_cuda(cudaError_t status);
 
-// Memory that lives at least until the launch is enqueued; `owner` holds what is not kept for later calls.
+// Memory that lives at least until the launch is enqueued; `owner` holds what is not kept for later
+// calls.
 struct LeasedWorkspace {
   Workspace memory;
   std::optional<Tensor> owner;
@@ -27,9 +28,10 @@ class CudaContext {
   cudaStream_t stream() const { return stream_; }
   int device() const { return device_; }
 
-  // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero; calls on
-  // one stream run one after the other. Under graph capture the block comes from the graph's own pool
-  // instead, with a memset inside the graph: a replay may run beside other work of the captured stream.
+  // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero;
+  // calls on one stream run one after the other. Under graph capture the block comes from the
+  // graph's own pool instead, with a memset inside the graph: a replay may run beside other work of
+  // the captured stream.
   LeasedWorkspace workspace(const WorkspaceSize& size) const;
 
  private:

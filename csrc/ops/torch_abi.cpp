@@ -29,9 +29,11 @@ DType dtype_of(const Tensor& tensor) {
       return DType::kBool;
     default:
       fail<std::runtime_error>(
-          "Expected a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64 "
+          "Expected a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, "
+          "int64 "
           "or bool, but got ",
-          torch::headeronly::toString(tensor.scalar_type()), ". Convert it with `.to(torch.float32)`.");
+          torch::headeronly::toString(tensor.scalar_type()),
+          ". Convert it with `.to(torch.float32)`.");
   }
 }
 
@@ -90,7 +92,8 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* a_name, con
 TensorView view_of(const Tensor& tensor) {
   const auto sizes = tensor.sizes(), strides = tensor.strides();
   check_value(sizes.size() <= kMaxRank, "Expected a tensor of at most ", kMaxRank,
-              " dimensions here, but got shape ", shape_text(tensor), ". Flatten some of them first.");
+              " dimensions here, but got shape ", shape_text(tensor),
+              ". Flatten some of them first.");
   TensorView view;
   view.data = tensor.const_data_ptr();
   view.dtype = dtype_of(tensor);

@@ -22,7 +22,8 @@ namespace syncfree::ops {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// torch's bindings turn std::invalid_argument into ValueError and std::runtime_error into RuntimeError.
+// torch's bindings turn std::invalid_argument into ValueError and std::runtime_error into
+// RuntimeError.
 template <class Error, class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   std::ostringstream message;
@@ -48,8 +49,8 @@ ScalarType scalar_type_of(DType dtype);
 // "[2, 3, 16, 16]"
 std::string shape_text(const Tensor& tensor);
 
-// Throws what TorchMetrics throws where the shapes differ, and a RuntimeError where the devices do: a
-// kernel must never be handed memory of another device.
+// Throws what TorchMetrics throws where the shapes differ, and a RuntimeError where the devices do:
+// a kernel must never be handed memory of another device.
 void check_same_shape(const Tensor& preds, const Tensor& target);
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name = "preds",
                        const char* b_name = "target");
@@ -57,8 +58,8 @@ void check_same_device(const Tensor& a, const Tensor& b, const char* a_name = "p
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);
 
-// A fresh, contiguous, uninitialised tensor on the device of `like`. Past the dispatcher, which would
-// cost a microsecond more.
+// A fresh, contiguous, uninitialised tensor on the device of `like`. Past the dispatcher, which
+// would cost a microsecond more.
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like);
 
 }  // namespace syncfree::ops

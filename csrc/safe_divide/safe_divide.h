@@ -25,7 +25,9 @@ struct Problem {
 void run(const Problem& problem, ParallelFor parallel_for);
 
 #if defined(SYNCFREE_WITH_CUDA)
-inline WorkspaceSize workspace_size(const Problem&) { return {}; }
+inline WorkspaceSize workspace_size(const Problem&) {
+  return {};
+}
 cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream);
 #endif
 
