@@ -1,0 +1,54 @@
+"""Entry point of the `syncfree` command; light, so that `info` works on a bare install."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+_NEEDED = ("typer", "rich", "PIL", "numpy")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the `syncfree` command and return its exit status.
+
+    `info` needs the standard library only. Every other command needs the `cli` extra; without it
+    the message naming the `pip install` line goes to standard error and the status is 2.
+
+    Args:
+        argv: the arguments after the program's name; default `sys.argv[1:]`.
+
+    Returns:
+        0 for success, 1 for problems found, 2 for wrong usage or a missing extra, 130 after Ctrl-C.
+
+    Example:
+        >>> from syncfree.cli import main
+        >>> status = main(["info"])  # doctest: +SKIP
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["info"]:
+        from syncfree._info import main as info
+
+        return info(arguments[1:])
+    from syncfree.errors import MissingExtraError
+
+    try:
+        _require_extra()
+        from syncfree.cli.app import run
+
+        return run(arguments)
+    except MissingExtraError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _require_extra() -> None:
+    from syncfree.errors import MissingExtraError
+
+    for module in _NEEDED:
+        try:
+            found = find_spec(module) is not None
+        except ImportError:
+            found = False
+        if not found:
+            raise MissingExtraError("The `syncfree` command", "cli")

@@ -1,0 +1,185 @@
+"""Reads a pair of pictures as tensors of equal shape: orientation, colour, depth, alpha, crop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from syncfree.cli.compare.options import CompareOptions
+from syncfree.cli.compare.pairs import Pair
+from syncfree.cli.compare.problems import PictureError, Problem, refused
+
+# SSIM pads by reflection by 5 pixels, which a side of 5 or less cannot give.
+SMALLEST_SSIM_SIDE = 6
+
+_PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
+_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # TIFF tags
+_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+
+
+class Layout(NamedTuple):
+    """What pictures must share to be measured in one batch."""
+
+    height: int
+    width: int
+    color: str
+    data_range: float
+
+
+@dataclass(frozen=True)
+class PicturePair:
+    """Two decoded pictures as height x width x channels tensors (uint8, or float32 for 16 bits)."""
+
+    pair: Pair
+    layout: Layout
+    reference: Tensor
+    test: Tensor
+
+    @property
+    def bytes(self) -> int:
+        """Size of both pictures in memory."""
+        return self.reference.nbytes + self.test.nbytes
+
+
+def load_pair(pair: Pair, options: CompareOptions, *, pinned: bool) -> PicturePair:
+    """Decode both pictures of a pair and bring them to one shape.
+
+    Args:
+        pair: the two files.
+        options: crop, luma, background and metrics decide what is refused and what is cut.
+        pinned: put the samples into page-locked memory, from which a GPU copies without a wait.
+
+    Raises:
+        PictureError: the pictures cannot be read, or comparing them would be wrong.
+    """
+    files = (pair.reference, pair.test)
+    reference, test = _read_both(files, options.background)
+    if reference.size != test.size:
+        sizes = " and ".join("{}x{}".format(*image.size) for image in (reference, test))
+        raise refused("size-mismatch", files, f"sizes differ: {sizes} (width x height)")
+    deep = [image.mode.startswith("I;16") for image in (reference, test)]
+    if deep[0] != deep[1]:
+        raise refused("unsupported", files, "one picture has 16 bits per sample, one has 8")
+    if reference.mode != test.mode and not deep[0]:
+        # Copying gray into three channels is exact; turning colour into gray would not be.
+        reference, test = reference.convert("RGB"), test.convert("RGB")
+    reference, test = (_crop(image, options, files) for image in (reference, test))
+
+    color = "gray" if deep[0] or reference.mode == "L" else "y" if options.y_channel else "rgb"
+    width, height = reference.size
+    layout = Layout(height, width, color, 65535.0 if deep[0] else 255.0)
+    return PicturePair(pair, layout, _samples(reference, pinned), _samples(test, pinned))
+
+
+def _read_both(files: tuple[Path, Path], background: str | None) -> list[Image.Image]:
+    images: list[Image.Image] = []
+    problems: list[Problem] = []
+    for path in files:
+        try:
+            images.append(_read(path, background))
+        except PictureError as error:
+            problems += error.problems
+    if problems:
+        raise PictureError(*problems)
+    return images
+
+
+def _read(path: Path, background: str | None) -> Image.Image:
+    """The picture as mode L, RGB or I;16, upright, opaque."""
+    try:
+        if not path.is_file():
+            raise refused("unreadable", (path,), "not a regular file, or a broken link")
+        with Image.open(path) as opened:
+            image: Image.Image = opened
+            _refuse_lossy(image, path)
+            image.load()
+            ImageOps.exif_transpose(image, in_place=True)
+            if image.mode == "I":
+                # Pillow reads 16-bit PGM, scaled to its full range, as 32-bit integers.
+                return Image.fromarray(np.asarray(image).astype(np.uint16))
+            if image.mode.startswith("I;16"):
+                return image
+            if image.has_transparency_data:
+                return _opaque(image, path, background)
+            mode = _PLAIN[image.mode]
+            return image if image.mode == mode else image.convert(mode)
+    except _UNREADABLE as error:
+        raise refused("unreadable", (path,), str(error) or type(error).__name__) from error
+
+
+def _refuse_lossy(image: Image.Image, path: Path) -> None:
+    """Refuse what Pillow would hand over cut down, or in a unit that nobody stated."""
+    mode, reason = image.mode, None
+    bits = _bits_per_sample(image)
+    # Phones write JPEGs with previews or gain maps as further frames: the first is the picture.
+    frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
+    if frames > 1:
+        reason = f"holds {frames} frames or pages; save the one to compare"
+    elif mode == "CMYK":
+        reason = "CMYK has no defined RGB samples; convert it to RGB with its colour profile"
+    elif mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
+        if bits not in (16, None):
+            reason = f"gray with {bits} bits per sample; store it with 8 or 16"
+        elif image.has_transparency_data:
+            reason = "16-bit gray with transparent pixels"
+        elif image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # type: ignore[attr-defined]
+            reason = "16-bit gray in which 0 is white; store it with 0 as black"
+    elif bits is not None and bits > 8 and mode not in ("I", "F"):
+        reason = f"colour with {bits} bits per sample, of which Pillow keeps only 8"
+    elif mode not in _PLAIN and mode not in ("LA", "PA", "RGBA"):
+        reason = f"pixel type {mode!r} has no known data range"
+    if reason is not None:
+        raise refused("unsupported", (path,), reason)
+
+
+def _bits_per_sample(image: Image.Image) -> int | None:
+    """Bits per sample in the file, or `None` for formats that never have more than 8."""
+    if image.format == "TIFF":
+        bits = image.tag_v2.get(_BITS_PER_SAMPLE, (1,))  # type: ignore[attr-defined]
+        return max(bits) if isinstance(bits, tuple) else int(bits)
+    tiles = getattr(image, "tile", None)
+    arguments = tiles[0][3] if tiles else None
+    if image.format == "PNG":
+        return 16 if "16" in str(arguments) else 8
+    if image.format == "PPM" and isinstance(arguments, tuple) and len(arguments) == 2:
+        return 16 if arguments[1] > 255 else 8
+    return None
+
+
+def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Image:
+    color = image.convert("RGBA")
+    least = color.getchannel("A").getextrema()[0]
+    if least == 255:
+        return image.convert("L" if image.mode in ("L", "LA") else "RGB")
+    if background is None:
+        reason = "has transparent pixels; name the colour behind them with --background"
+        raise refused("unsupported", (path,), reason)
+    return Image.alpha_composite(Image.new("RGBA", color.size, background), color).convert("RGB")
+
+
+def _crop(image: Image.Image, options: CompareOptions, files: tuple[Path, Path]) -> Image.Image:
+    border = options.crop_border
+    width, height = image.size
+    width, height = width - 2 * border, height - 2 * border
+    least = SMALLEST_SSIM_SIDE if "ssim" in options.metrics or options.maps else 1
+    if min(width, height) < least:
+        cropped = f" after cropping {border}" if border else ""
+        need = f"at least {least}x{least} pixels"
+        reason = f"{max(width, 0)}x{max(height, 0)} pixels{cropped}, expected {need}"
+        raise refused("too-small", files, reason + (" for SSIM" if least > 1 else ""))
+    return image.crop((border, border, border + width, border + height)) if border else image
+
+
+def _samples(image: Image.Image, pinned: bool) -> Tensor:
+    array = np.asarray(image)
+    array = array.reshape(*array.shape[:2], -1)
+    dtype = torch.float32 if array.dtype.itemsize > 1 else torch.uint8
+    samples = torch.empty(array.shape, dtype=dtype, pin_memory=pinned)
+    samples.numpy()[...] = array
+    return samples

@@ -1,0 +1,81 @@
+"""What a comparison is asked to do, and the error for asking wrongly."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from syncfree.errors import SyncfreeError
+
+METRICS = ("psnr", "ssim", "mae")
+
+
+class UsageError(SyncfreeError, ValueError):
+    """The comparison was asked for wrongly: a missing folder, an unknown metric, no pair at all."""
+
+
+def available_cores() -> int:
+    """Number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Settings of one comparison.
+
+    Args:
+        metrics: some of `psnr`, `ssim`, `mae`, in the order in which they are reported.
+        device: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.
+        batch: most pictures of one size measured together; changes the speed, never a result.
+        crop_border: pixels cut off each side before comparing.
+        y_channel: compare the BT.601 luma of colour pictures instead of their RGB samples.
+        background: colour put behind transparent pixels, in any notation that Pillow's `ImageColor`
+            knows; `None` refuses pictures with transparent pixels.
+        workers: threads that decode.
+        maps: folder for SSIM heat maps, or `None` for none.
+
+    Raises:
+        UsageError: an unknown metric or colour, or a number out of range.
+
+    Example:
+        >>> from syncfree.cli.compare.options import CompareOptions
+        >>> CompareOptions(metrics=("psnr",), crop_border=4).batch
+        16
+    """
+
+    metrics: tuple[str, ...] = METRICS
+    device: str = "auto"
+    batch: int = 16
+    crop_border: int = 0
+    y_channel: bool = False
+    background: str | None = None
+    workers: int = field(default_factory=available_cores)
+    maps: Path | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.metrics if name not in METRICS]
+        if unknown or not self.metrics or len(set(self.metrics)) < len(self.metrics):
+            raise UsageError(
+                f"metrics are some of {', '.join(METRICS)}, each once, with commas between; "
+                f"got {','.join(self.metrics)!r}"
+            )
+        for name, least in (("batch", 1), ("workers", 1), ("crop_border", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise UsageError(f"{name.replace('_', '-')} is at least {least}, got {value}")
+        if self.background is not None and not _is_opaque_color(self.background):
+            raise UsageError(
+                f"background is an opaque colour such as white or #808080, got {self.background!r}"
+            )
+
+
+def _is_opaque_color(text: str) -> bool:
+    from PIL import ImageColor
+
+    try:
+        return len(ImageColor.getrgb(text)) == 3
+    except ValueError:
+        return False

@@ -1,0 +1,133 @@
+"""Finds which picture of one folder belongs to which of the other."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from syncfree.cli.compare.options import UsageError
+from syncfree.cli.compare.problems import Problem
+
+EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A reference and the picture to judge; `name` is the reference's path in its folder."""
+
+    name: str
+    reference: Path
+    test: Path
+
+
+@dataclass
+class Pairing:
+    """Pairs in order of name, files without a partner, and counts of other files by extension."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+def find_pairs(reference: Path, test: Path) -> Pairing:
+    """Pair the pictures of two folders, or two files.
+
+    Folders are walked to the bottom, symbolic links followed. A file pairs with the one of the same
+    relative path; a file without such a partner pairs by the path without its extension, so that
+    `a/x.png` meets `a/x.jpg`. Where a path without extension leaves more than one choice, all files
+    concerned become one `ambiguous` problem.
+
+    Args:
+        reference: folder of reference pictures, or one file.
+        test: folder of pictures to judge, or one file.
+
+    Raises:
+        UsageError: a path does not exist, or one is a folder and the other a file.
+    """
+    for path in (reference, test):
+        if not path.exists():
+            raise UsageError(f"no such file or folder: {path}")
+    if reference.is_dir() != test.is_dir():
+        raise UsageError(f"expected two folders or two files, got {reference} and {test}")
+    if not reference.is_dir():
+        return Pairing(pairs=[Pair(reference.name, reference, test)])
+
+    pairing = Pairing()
+    references = _pictures(reference, pairing)
+    tests = _pictures(test, pairing)
+    partners = {name: name for name in references.keys() & tests.keys()}
+    _pair_by_stem(references, tests, partners, pairing)
+    pairing.pairs = [
+        Pair(name, references[name], tests[partners[name]]) for name in sorted(partners)
+    ]
+    return pairing
+
+
+def _pair_by_stem(
+    references: dict[str, Path], tests: dict[str, Path], partners: dict[str, str], pairing: Pairing
+) -> None:
+    reference_stems, test_stems = _by_stem(references), _by_stem(tests)
+    taken = set(partners.values())
+    for stem in sorted(reference_stems.keys() | test_stems.keys()):
+        here, there = reference_stems.get(stem, []), test_stems.get(stem, [])
+        left_here = [name for name in here if name not in partners]
+        left_there = [name for name in there if name not in taken]
+        if not left_here or not left_there:
+            for path in [references[name] for name in left_here]:
+                pairing.problems.append(_unpaired(path, "the test folder"))
+            for path in [tests[name] for name in left_there]:
+                pairing.problems.append(_unpaired(path, "the reference folder"))
+        elif len(here) == len(there) == 1:
+            partners[here[0]] = there[0]
+        else:
+            files = [references[name] for name in left_here] + [tests[name] for name in left_there]
+            pairing.problems.append(
+                Problem(
+                    "ambiguous",
+                    tuple(map(str, files)),
+                    f"several files are called {PurePosixPath(stem).name!r} apart from the "
+                    "extension; give partners the same name",
+                )
+            )
+
+
+def _unpaired(path: Path, other: str) -> Problem:
+    return Problem("unpaired", (str(path),), f"no picture of this name in {other}")
+
+
+def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
+    stems: defaultdict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        stems[str(PurePosixPath(name).with_suffix(""))].append(name)
+    return stems
+
+
+def _pictures(root: Path, pairing: Pairing) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+
+    def walk(folder: Path, above: frozenset[str]) -> None:
+        real = os.path.realpath(folder)
+        if real in above:
+            reason = "this link leads back to a folder above it"
+            pairing.problems.append(Problem("unreadable", (str(folder),), reason))
+            return
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            pairing.problems.append(Problem("unreadable", (str(folder),), reason))
+            return
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_dir():
+                walk(path, above | {real})
+            elif path.suffix.lower() in EXTENSIONS:
+                found[path.relative_to(root).as_posix()] = path
+            else:
+                pairing.ignored[path.suffix.lower() or path.name] += 1
+
+    walk(root, frozenset())
+    return found

@@ -1,0 +1,177 @@
+"""`syncfree compare`: which files meet, and that no failure of a thread or a batch is lost."""
+
+import threading
+
+import pytest
+import torch
+
+from comparing import Folders, distorted, picture
+from syncfree.cli.compare import pipeline
+from syncfree.cli.compare.options import CompareOptions, UsageError
+from syncfree.cli.compare.pairs import find_pairs
+from syncfree.cli.compare.problems import Problem
+from syncfree.cli.compare.report import ImageRow
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return Folders(tmp_path)
+
+
+def touch(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def pairs_of(folders):
+    found = find_pairs(folders.ref, folders.test)
+    pairs = {pair.name: pair.test.relative_to(folders.test).as_posix() for pair in found.pairs}
+    problems = [(problem.kind, len(problem.files)) for problem in found.problems]
+    return pairs, problems
+
+
+UNPAIRED, AMBIGUOUS = ("unpaired", 1), "ambiguous"
+PAIRING = {  # references, tests: pairs, problems
+    "same path": ("a.png s/b.png", "a.png s/b.png", {"a.png": "a.png", "s/b.png": "s/b.png"}, []),
+    "same stem": ("a.png s/b.PNG", "a.jpg s/b.JPEG", {"a.png": "a.jpg", "s/b.PNG": "s/b.JPEG"}, []),
+    "dots": (
+        "a.1.png a.2.png",
+        "a.1.jpg a.2.jpg",
+        {"a.1.png": "a.1.jpg", "a.2.png": "a.2.jpg"},
+        [],
+    ),
+    "path before stem": ("a.png", "a.png a.jpg", {"a.png": "a.png"}, [UNPAIRED]),
+    "path and stem": ("a.png b.png", "a.png b.jpg", {"a.png": "a.png", "b.png": "b.jpg"}, []),
+    "two tests": ("a.png", "a.jpg a.webp", {}, [(AMBIGUOUS, 3)]),
+    "two references": ("a.png a.tif", "a.jpg", {}, [(AMBIGUOUS, 3)]),
+    "no guess": ("a.png a.jpg", "a.png a.webp", {"a.png": "a.png"}, [(AMBIGUOUS, 2)]),
+    "other folder": ("s/a.png", "t/a.png", {}, [UNPAIRED, UNPAIRED]),
+    "left over": ("a.png b.png", "a.png c.png", {"a.png": "a.png"}, [UNPAIRED, UNPAIRED]),
+}
+
+
+@pytest.mark.parametrize("case", PAIRING)
+def test_pairing(folders, case):
+    references, tests, pairs, problems = PAIRING[case]
+    touch(folders.ref, *references.split())
+    touch(folders.test, *tests.split())
+    assert pairs_of(folders) == (pairs, problems)
+
+
+def test_other_files_are_counted_by_extension(folders):
+    touch(folders.ref, "a.png", "notes.txt", "more.TXT", "Makefile")
+    touch(folders.test, "a.png", "a.npy")
+    ignored = find_pairs(folders.ref, folders.test).ignored
+    assert ignored == {".txt": 2, "Makefile": 1, ".npy": 1}
+
+
+def test_links_are_followed_and_loops_reported(folders, tmp_path):
+    touch(tmp_path / "elsewhere", "a.png")
+    folders.ref.mkdir()
+    (folders.ref / "one").symlink_to(tmp_path / "elsewhere")
+    (folders.ref / "two").symlink_to(tmp_path / "elsewhere")
+    (folders.ref / "loop").symlink_to(folders.ref)
+    touch(folders.test, "one/a.png", "two/a.png")
+    pairs, problems = pairs_of(folders)
+    assert list(pairs) == ["one/a.png", "two/a.png"]
+    assert problems == [("unreadable", 1)]
+
+
+def test_pairing_wants_two_folders_or_two_files(folders):
+    touch(folders.ref, "a.png")
+    touch(folders.test, "a.png")
+    with pytest.raises(UsageError, match="two folders or two files"):
+        find_pairs(folders.ref, folders.test / "a.png")
+    with pytest.raises(UsageError, match="no such file"):
+        find_pairs(folders.ref, folders.test / "missing")
+
+
+def test_an_unexpected_error_in_a_thread_is_reported(folders, monkeypatch):
+    folders.add_good()
+    folders.add("bad.png", picture(0), picture(0))
+    load = pipeline.load_pair
+
+    def fail(pair, options, *, pinned):
+        if pair.name == "bad.png":
+            raise ZeroDivisionError("a defect")
+        return load(pair, options, pinned=pinned)
+
+    monkeypatch.setattr(pipeline, "load_pair", fail)
+    status, report = folders.compare()
+    assert status == 1
+    (problem,) = report["problems"]
+    assert (problem["kind"], problem["reason"]) == ("internal", "ZeroDivisionError: a defect")
+    assert [row["name"] for row in report["images"]] == ["good.png"]
+
+
+def outcome(folders, engine, options):
+    pairs = find_pairs(folders.ref, folders.test).pairs
+    found = list(pipeline.compare_pairs(pairs, options, engine))
+    problems = [(each.kind, each.reason) for each in found if isinstance(each, Problem)]
+    return [each.name for each in found if isinstance(each, ImageRow)], problems
+
+
+def test_a_failing_batch_costs_its_pictures_alone(folders, monkeypatch):
+    folders.add_good()
+    folders.add("other.png", picture(0, 40, 40), picture(1, 40, 40))
+    options = CompareOptions(device="cpu")
+    engine = pipeline.make_engine(options)
+    submit = engine.submit
+
+    def fail(pictures):
+        if pictures[0].layout.height == 40:
+            raise torch.OutOfMemoryError("too large")
+        return submit(pictures)
+
+    monkeypatch.setattr(engine, "submit", fail)
+    rows, problems = outcome(folders, engine, options)
+    assert rows == ["good.png"]
+    assert problems == [("internal", "OutOfMemoryError: too large")]
+
+
+def test_a_value_that_is_no_number_is_a_problem(folders, monkeypatch):
+    folders.add_good()
+    options = CompareOptions(device="cpu")
+    engine = pipeline.make_engine(options)
+    submit = engine.submit
+
+    def spoil(pictures):
+        submitted = submit(pictures)
+        submitted.values[1] = torch.nan
+        return submitted
+
+    monkeypatch.setattr(engine, "submit", spoil)
+    rows, ((kind, reason),) = outcome(folders, engine, options)
+    assert rows == []
+    assert kind == "internal"
+    assert "not a number" in reason
+
+
+def test_stopping_early_leaves_no_threads(folders):
+    for seed in range(20):
+        folders.add(f"{seed}.png", picture(seed), distorted(picture(seed)))
+    before = threading.active_count()
+    options = CompareOptions(device="cpu", batch=1, workers=3)
+    running = pipeline.compare_pairs(find_pairs(folders.ref, folders.test).pairs, options)
+    next(running)
+    assert threading.active_count() > before
+    running.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("grouped", "sizes"), [(10, [4, 4, 4, 4]), (2, [2] * 8)])
+def test_batches_are_full_unless_too_much_waits(folders, monkeypatch, grouped, sizes):
+    """Two layouts in turn; memory for `grouped` waiting pairs."""
+    options = CompareOptions(device="cpu", batch=4)
+    for index in range(16):
+        a = picture(index, *((20, 24), (24, 20))[index % 2])
+        folders.add(f"{index:02}.png", a, a)
+    pairs = find_pairs(folders.ref, folders.test).pairs
+    loaded = [pipeline.load_pair(pair, options, pinned=False) for pair in pairs]
+    monkeypatch.setattr(pipeline, "_GROUPED_BYTES", grouped * loaded[0].bytes)
+    batches = list(pipeline._batches(loaded, options))
+    assert [len(batch) for batch in batches] == sizes
+    for batch in batches:
+        assert len({each.layout for each in batch}) == 1

@@ -1,0 +1,224 @@
+"""`syncfree compare`: every kind of picture is compared as it looks, or refused with a reason."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from comparing import Folders, assert_matches, distorted, picture, save
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return Folders(tmp_path)
+
+
+def raw_file(header, array):
+    return lambda path: path.write_bytes(header + array.astype(">u2").tobytes())
+
+
+def big_endian_tiff(array):
+    return Image.frombytes("I;16B", array.shape[::-1], array.astype(">u2").tobytes())
+
+
+def pgm16(array):
+    return raw_file(b"P5 %d %d 65535\n" % array.shape[::-1], array)
+
+
+@pytest.mark.parametrize(
+    ("name", "convert"),
+    [("a.png", Image.fromarray), ("a.tif", big_endian_tiff), ("a.pgm", pgm16)],
+)
+def test_16_bit_gray_keeps_its_depth(folders, name, convert):
+    a = picture(4, channels=1, top=65535)
+    b = distorted(a, strength=0.05)  # far below one 8-bit step
+    folders.add(name, convert(a), convert(b))
+    status, report = folders.compare()
+    assert status == 0
+    (row,) = report["images"]
+    assert (row["color"], row["data_range"]) == ("gray", 65535)
+    assert_matches(row, a, b)
+    assert row["psnr"] > 70
+
+
+def test_opaque_alpha_is_dropped(folders):
+    a, gray = picture(0), picture(1, channels=1)
+    folders.add("a.png", Image.fromarray(a).convert("RGBA"), distorted(a))
+    folders.add("b.png", Image.fromarray(gray).convert("LA"), distorted(gray))
+    status, report = folders.compare()
+    assert status == 0
+    assert [row["color"] for row in report["images"]] == ["rgb", "gray"]
+    assert_matches(report["images"][0], a, distorted(a))
+    assert_matches(report["images"][1], gray, distorted(gray))
+
+
+def test_transparency_needs_a_background(folders):
+    a, b = picture(0), distorted(picture(0))
+    alpha = np.full((*a.shape[:2], 1), 255, np.uint8)
+    alpha[:, ::2] = 0
+    folders.add("a.png", np.dstack([a, alpha]), np.dstack([b, alpha]))
+    status, report = folders.compare()
+    assert status == 1
+    assert report["problems"][0]["kind"] == "unsupported"
+    assert "--background" in report["problems"][0]["reason"]
+    for color, level in [("black", 0), ("#ffffff", 255)]:
+        status, report = folders.compare("--background", color)
+        assert status == 0
+        a[:, ::2] = b[:, ::2] = level
+        assert_matches(report["images"][0], a, b)
+
+
+def test_half_transparent_pixels_mix_with_the_background(folders):
+    a = np.full((16, 16, 4), 200, np.uint8)
+    a[..., 3] = 51  # a fifth of 200 over four fifths of 100 is 120
+    folders.add("a.png", a, np.full((16, 16, 3), 120, np.uint8))
+    status, report = folders.compare("--background", "#646464")
+    assert status == 0
+    assert report["images"][0]["identical"]
+
+
+def test_color_key_counts_as_transparency(folders):
+    a = picture(0)
+    a[0, 0] = (1, 2, 3)
+    save(folders.ref / "a.png", a, transparency=(1, 2, 3))
+    save(folders.test / "a.png", distorted(a))
+    status, report = folders.compare()
+    assert (status, report["problems"][0]["kind"]) == (1, "unsupported")
+
+
+def test_palette_pictures_compare_by_color(folders):
+    palette = Image.fromarray(picture(0)).quantize(32)
+    folders.add("a.png", palette, distorted(picture(0)))
+    status, report = folders.compare()
+    assert status == 0
+    assert_matches(report["images"][0], palette.convert("RGB"), distorted(picture(0)))
+
+
+def test_bilevel_pictures_are_black_and_white(folders):
+    bits = picture(0, channels=1) > 128
+    folders.add("a.png", Image.fromarray(bits), picture(0, channels=1))
+    status, report = folders.compare()
+    assert status == 0
+    assert_matches(report["images"][0], bits * 255.0, picture(0, channels=1))
+
+
+def test_gray_against_color_is_compared_as_color(folders):
+    gray, color = picture(0, channels=1), picture(0)
+    folders.add("a.png", gray, color)
+    status, report = folders.compare()
+    assert status == 0
+    assert report["images"][0]["color"] == "rgb"
+    assert_matches(report["images"][0], np.dstack([gray] * 3), color)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif"])
+def test_exif_orientation_is_applied(folders, name):
+    a = picture(0)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise by 90 degrees for viewing
+    options = {"quality": 100, "subsampling": 0} if name == "a.jpg" else {}
+    save(folders.ref / name, np.ascontiguousarray(np.rot90(a)), exif=exif, **options)
+    save(folders.test / "a.bmp", a)
+    status, report = folders.compare()
+    assert status == 0
+    (row,) = report["images"]
+    assert (row["width"], row["height"]) == (32, 24)
+    assert row["psnr"] > 40 if name == "a.jpg" else row["identical"]
+
+
+def cut_off(path):
+    save(path, picture(0))
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def frames(path):
+    first, *others = (Image.fromarray(picture(seed)) for seed in range(3))
+    first.save(path, save_all=True, append_images=others)
+
+
+def png16(path):
+    """A 16-bit RGB PNG, which Pillow cannot write."""
+    rows = picture(0).astype(">u2") * 257
+    scanlines = b"".join(b"\0" + row.tobytes() for row in rows)
+    header = struct.pack(">IIBBBBB", 32, 24, 16, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(scanlines)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, body in chunks:
+        checksum = zlib.crc32(kind + body)
+        data += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+    path.write_bytes(data)
+
+
+def tiff16(photometric, channels):
+    deep = picture(0, channels=channels, top=65535)
+    return lambda path: tifffile.imwrite(path, deep, photometric=photometric)
+
+
+GRAY = picture(0, channels=1)
+REFUSED = {
+    "text": ("unreadable", "a.png", lambda path: path.write_text("no picture")),
+    "empty": ("unreadable", "a.jpg", lambda path: path.touch()),
+    "cut off": ("unreadable", "a.png", cut_off),
+    "broken link": ("unreadable", "a.png", lambda path: path.symlink_to("nowhere")),
+    "size": ("size-mismatch", "a.png", picture(0, 24, 33)),
+    "depth": ("unsupported", "a.png", picture(0, channels=1, top=65535)),
+    "CMYK": ("unsupported", "a.jpg", Image.fromarray(picture(0)).convert("CMYK")),
+    "float": ("unsupported", "a.tif", GRAY.astype(np.float32)),
+    "int": ("unsupported", "a.tif", GRAY.astype(np.int32)),
+    "pages": ("unsupported", "a.tif", frames),
+    "frames": ("unsupported", "a.webp", frames),
+    "16-bit PNG": ("unsupported", "a.png", png16),
+    "16-bit PPM": ("unsupported", "a.ppm", raw_file(b"P6 32 24 65535\n", picture(0, top=65535))),
+    "16-bit TIFF": ("unsupported", "a.tif", tiff16("rgb", 3)),
+    "white is 0": ("unsupported", "a.tif", tiff16("miniswhite", 1)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_files_are_named_and_cost_only_themselves(folders, case):
+    kind, name, content = REFUSED[case]
+    folders.add_good()
+    folders.add("a.png", picture(0), content, name)
+    status, report = folders.compare()
+    assert status == 1
+    (problem,) = report["problems"]
+    assert problem["kind"] == kind
+    assert str(folders.test / name) in problem["files"]
+    assert problem["reason"]
+    assert [row["name"] for row in report["images"]] == ["good.png"]
+    status, report = folders.compare("--ignore-errors")
+    assert (status, len(report["problems"])) == (0, 1)
+
+
+def test_two_bad_files_of_a_pair_are_both_named(folders):
+    folders.add_good()
+    folders.add("a.png", cut_off, frames, "a.tif")
+    status, report = folders.compare()
+    assert status == 1
+    named = [(problem["kind"], problem["files"]) for problem in report["problems"]]
+    assert named == [
+        ("unreadable", [str(folders.ref / "a.png")]),
+        ("unsupported", [str(folders.test / "a.tif")]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("height", "options", "status"),
+    [
+        (5, [], 1),
+        (6, [], 0),
+        (5, ["--metrics", "psnr"], 0),
+        (8, ["--metrics", "psnr", "--crop-border", 4], 1),
+        (8, ["--metrics", "psnr", "--crop-border", 3], 0),
+    ],
+)
+def test_too_small(folders, height, options, status):
+    a = picture(0, height, 40)
+    folders.add("a.png", a, distorted(a))
+    found, report = folders.compare(*options)
+    assert found == status
+    assert [problem["kind"] for problem in report["problems"]] == ["too-small"] * status
+    assert len(report["images"]) == 1 - status

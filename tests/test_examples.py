@@ -1,0 +1,54 @@
+"""The examples run as a newcomer runs them, and print numbers that make sense."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(example, *arguments):
+    command = [sys.executable, str(EXAMPLES / example), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def epochs(text):
+    """Training and test accuracy of every epoch."""
+    found = re.findall(r"epoch \d+: train accuracy ([\d.]+), test ([\d.]+)", text)
+    return [(float(train), float(test)) for train, test in found]
+
+
+def test_train_digits_learns():
+    found = epochs(run("train_digits.py", "--epochs", 3))
+    assert len(found) == 3
+    (first_train, _), (last_train, last_test) = found[0], found[-1]
+    assert 0.1 < first_train < last_train <= 1
+    assert 0.85 < last_test <= 1
+
+
+def test_demo_compares_and_trains(tmp_path):
+    shown = run("demo.py", "--keep", tmp_path, "--photographs", 3, "--quality", 90, 10,
+                "--epochs", 1)  # fmt: skip
+    assert shown.count("$ syncfree compare") == 2
+    closing = dict(re.findall(r"^ +(\d+) +([\d.]+ +[\d.]+)$", shown, re.MULTILINE))
+    assert list(closing) == ["90", "10"]
+    fine, coarse = (
+        tuple(float(number) for number in closing[quality].split()) for quality in ("90", "10")
+    )
+    assert 50 > fine[0] > coarse[0] + 3 > 20
+    assert 1 > fine[1] > coarse[1] + 0.05 > 0.5
+    report = json.loads((tmp_path / "jpeg-90.json").read_text())
+    assert [image["name"] for image in report["images"]] == [
+        "astronaut.png",
+        "camera.png",
+        "chelsea.png",
+    ]
+    assert report["summary"]["metrics"]["psnr"]["mean"] == pytest.approx(fine[0], abs=0.006)
+    assert (tmp_path / "jpeg-10" / "camera.jpg").exists()
+    assert len(epochs(shown)) == 1
