@@ -130,7 +130,7 @@ def elementwise(
 
 
 def check(got: Tensor, want: np.ndarray, device: str) -> None:
-    """Float32, on the device, in the shape of ``want``, and no further from it than one rounding."""
+    """Float32, on the device, shaped as ``want``, and no further from it than one rounding."""
     assert got.dtype == torch.float32
     assert got.device.type == device
     assert tuple(got.shape) == want.shape

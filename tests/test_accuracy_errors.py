@@ -266,7 +266,7 @@ def test_targets_that_are_no_labels(value: float, device: str) -> None:
     preds = torch.tensor([0.1, 0.9, 0.8], device=device)
     raises_bad_label(
         lambda: binary_accuracy(preds, target),
-        "in `target`: a fraction or NaN at flat index 2",
+        "in `target`: no whole number at flat index 2",
         device,
     )
     assert binary_accuracy(preds, target, validate_args=False).item() == 1.0

@@ -1,0 +1,241 @@
+// Scores whose classes lie apart (images as N, C, H, W): a thread owns four pixels and walks the classes,
+// so that neighbouring threads read neighbouring scores.
+#include "accuracy/score_row.cuh"
+#include "accuracy/tally.cuh"
+
+namespace syncfree::accuracy {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPixels = 4;
+constexpr int kTile = kThreads * kPixels;
+constexpr int kBatch = 5;  // classes in flight
+constexpr unsigned int kUnscored = 0xffffffffu;
+template <class Compute>
+constexpr Compute kLowest = -std::numeric_limits<Compute>::infinity();
+
+template <class T>
+struct alignas(sizeof(T) * kPixels <= 16 ? sizeof(T) * kPixels : 16) Quad {
+  T score[kPixels];
+};
+
+// The four pixels of a thread: adjacent ones read as one vector, or strided by the block.
+template <class T, bool kVector>
+class PixelScores {
+ public:
+  __device__ PixelScores(const CountJob& job, const Offsets& base,
+                         const std::int64_t (&offsets)[kPixels])
+      : class_stride_(job.class_stride) {
+    const T* scores = static_cast<const T*>(job.preds) + base.preds;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) first_[i] = scores + offsets[i];
+  }
+
+  __device__ Quad<T> load(unsigned int c) const {
+    const std::int64_t offset = c * class_stride_;
+    Quad<T> quad{};
+    if constexpr (!kVector) {
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) quad.score[i] = load_one(first_[i] + offset);
+    } else if constexpr (sizeof(T) == 2) {
+      const uint2 words = __ldg(reinterpret_cast<const uint2*>(first_[0] + offset));
+      memcpy(&quad, &words, sizeof(quad));
+    } else {
+      uint4 words[sizeof(quad) / 16];
+#pragma unroll
+      for (unsigned int i = 0; i < sizeof(quad) / 16; ++i)
+        words[i] = __ldg(reinterpret_cast<const uint4*>(first_[0] + offset) + i);
+      memcpy(&quad, words, sizeof(quad));
+    }
+    return quad;
+  }
+
+  __device__ T load_pixel(int pixel, unsigned int c) const {
+    const std::int64_t offset = c * class_stride_;
+    return load_one(kVector ? first_[0] + offset + pixel : first_[kVector ? 0 : pixel] + offset);
+  }
+
+ private:
+  static constexpr int kLoads = kVector ? 1 : kPixels;
+
+  static __device__ T load_one(const T* score) {
+    return syncfree::detail::bit_cast<T>(__ldg(reinterpret_cast<const BitsOf<T>*>(score)));
+  }
+
+  std::int64_t class_stride_;
+  const T* first_[kLoads];
+};
+
+template <class T, bool kVector>
+__device__ void load_batch(const PixelScores<T, kVector>& scores, unsigned int first,
+                           unsigned int classes, Quad<T> (&batch)[kBatch]) {
+#pragma unroll
+  for (int j = 0; j < kBatch; ++j) {
+    batch[j] = Quad<T>{};
+    if (first + j < classes) batch[j] = scores.load(first + j);
+  }
+}
+
+// The class of each pixel's greatest score.
+template <class T, bool kVector>
+__device__ void predict(const PixelScores<T, kVector>& scores, unsigned int classes,
+                        unsigned int (&predicted)[kPixels]) {
+  using Compute = ComputeOf<T>;
+  Compute best[kPixels];
+#pragma unroll
+  for (int i = 0; i < kPixels; ++i) {
+    best[i] = kLowest<Compute>;
+    predicted[i] = 0;
+  }
+  for (unsigned int first = 0; first < classes; first += kBatch) {
+    Quad<T> batch[kBatch];
+    load_batch(scores, first, classes, batch);
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      if (first + j >= classes) break;
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) {
+        const auto score = to<Compute>(batch[j].score[i]);
+        if (!(score <= best[i]) && best[i] == best[i]) {  // NaN is the greatest, the first one stays
+          best[i] = score;
+          predicted[i] = first + j;
+        }
+      }
+    }
+  }
+}
+
+// Whether fewer than top_k classes are ahead of each pixel's target.
+template <class T, bool kVector>
+__device__ void rank(const PixelScores<T, kVector>& scores, unsigned int classes,
+                     unsigned int top_k, const unsigned int (&target)[kPixels],
+                     bool (&correct)[kPixels]) {
+  using Compute = ComputeOf<T>;
+  Compute before[kPixels], after[kPixels];
+  unsigned int ahead[kPixels];
+#pragma unroll
+  for (int i = 0; i < kPixels; ++i) {
+    const RankBounds<T> bounds(target[i] == kUnscored ? T{} : scores.load_pixel(i, target[i]));
+    before[i] = to<Compute>(bounds.before);
+    after[i] = to<Compute>(bounds.after);
+    ahead[i] = target[i] == kUnscored ? top_k : 0;
+  }
+  for (unsigned int first = 0; first < classes; first += kBatch) {
+    bool open = false;
+#pragma unroll
+    for (int i = 0; i < kPixels; ++i) open |= ahead[i] < top_k;
+    if (!__any_sync(0xffffffffu, open)) break;
+    Quad<T> batch[kBatch];
+    load_batch(scores, first, classes, batch);
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      if (first + j >= classes) break;
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) {
+        const auto score = to<Compute>(batch[j].score[i]);
+        // Nothing after a NaN target is ahead of it.
+        ahead[i] += first + j < target[i] ? !(score <= before[i])
+                                          : !(score <= after[i]) && after[i] == after[i];
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kPixels; ++i) correct[i] = ahead[i] < top_k;
+}
+
+template <class T, bool kVector, bool kRank>
+__global__ void __launch_bounds__(kThreads,
+                                  walk_blocks_per_multiprocessor(sizeof(T), kVector, kRank))
+    walk_classes(const __grid_constant__ CountJob job) {
+  extern __shared__ unsigned int counters[];
+  BlockTally<kThreads> tally(job, counters);
+  const auto classes = static_cast<unsigned int>(job.classes);
+  const std::int64_t units = job.group_count * job.blocks_per_group;
+  constexpr int kStep = kVector ? 1 : kThreads;
+
+  for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    const std::int64_t group = quotient(unit, job.blocks_per_group);
+    const std::int64_t turn = unit - group * job.blocks_per_group;
+    const Offsets base = job.groups(group);
+    tally.open();
+    for (std::int64_t tile = turn * kTile; tile < job.element_count;
+         tile += static_cast<std::int64_t>(job.blocks_per_group) * kTile) {
+      const std::int64_t mine = tile + threadIdx.x * (kVector ? kPixels : 1);
+      std::int64_t preds_at[kPixels], target_at[kPixels], labels[kPixels];
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) {
+        if (kVector && i > 0) {
+          preds_at[i] = preds_at[0] + i;
+          target_at[i] = target_at[0] + i * job.elements.target_stride[job.elements.rank - 1];
+        } else {
+          // Past the end: the last pixels again, judged by nobody.
+          const std::int64_t last = job.element_count - (kVector ? kPixels : 1);
+          const Offsets at = job.elements(min(mine + i * kStep, last));
+          preds_at[i] = at.preds;
+          target_at[i] = base.target + at.target;
+        }
+      }
+      load_labels(job.target, job.target_dtype, target_at, true, labels);
+
+      unsigned int target[kPixels], predicted[kPixels];
+      bool correct[kPixels], any = false;
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i) {
+        const std::int64_t element = mine + i * kStep;
+        const bool scored = element < job.element_count && tally.admit(group, element, labels[i]);
+        target[i] = scored ? static_cast<unsigned int>(labels[i]) : kUnscored;
+        predicted[i] = 0;
+        any |= scored;
+      }
+      if (!__any_sync(0xffffffffu, any)) continue;
+
+      const PixelScores<T, kVector> scores(job, base, preds_at);
+      if constexpr (kRank) {
+        rank(scores, classes, static_cast<unsigned int>(job.top_k), target, correct);
+      } else {
+        predict(scores, classes, predicted);
+#pragma unroll
+        for (int i = 0; i < kPixels; ++i) correct[i] = predicted[i] == target[i];
+      }
+#pragma unroll
+      for (int i = 0; i < kPixels; ++i)
+        if (target[i] != kUnscored) tally.add(group, correct[i], target[i], predicted[i]);
+    }
+    tally.close(group, share_of(job.element_count, kTile, turn, job.blocks_per_group));
+  }
+  finish_groups(job);
+}
+
+template <class T>
+void launch_for(const CountJob& job, cudaStream_t stream) {
+  const auto launch = [&](auto kernel) {
+    kernel<<<job.blocks, kThreads, job.shared_bytes(), stream>>>(job);
+  };
+  const bool ranks = job.top_k > 1;
+  if constexpr (sizeof(T) < 8) {
+    if (job.vectorized) return launch(ranks ? walk_classes<T, true, true> : walk_classes<T, true, false>);
+  }
+  launch(ranks ? walk_classes<T, false, true> : walk_classes<T, false, false>);
+}
+
+}  // namespace
+
+cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream) {
+  switch (job.preds_dtype) {
+    case DType::kFloat64:
+      launch_for<double>(job, stream);
+      break;
+    case DType::kFloat16:
+      launch_for<Half>(job, stream);
+      break;
+    case DType::kBFloat16:
+      launch_for<BFloat16>(job, stream);
+      break;
+    default:
+      launch_for<float>(job, stream);
+      break;
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace syncfree::accuracy

@@ -1,0 +1,177 @@
+// What a counting kernel is told: where the elements lie, what to count, where the counts go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "accuracy/accuracy.h"
+#include "accuracy/accuracy_math.h"
+#include "core/error_record.h"
+#include "core/tensor_view.h"
+
+namespace syncfree::accuracy {
+
+// Division of 64-bit integers costs several times that of 32-bit ones. For numbers that are not negative.
+SYNCFREE_HD std::int64_t quotient(std::int64_t number, std::int64_t divisor) {
+  const auto a = static_cast<std::uint64_t>(number), b = static_cast<std::uint64_t>(divisor);
+  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return static_cast<std::int64_t>(a / b);
+}
+
+struct Offsets {
+  std::int64_t preds = 0;
+  std::int64_t target = 0;
+};
+
+// Row-major indices over a few dimensions to offsets in both tensors.
+template <int kCapacity>
+struct IndexMap {
+  int rank = 0;
+  std::int64_t size[kCapacity] = {};
+  std::int64_t preds_stride[kCapacity] = {};
+  std::int64_t target_stride[kCapacity] = {};
+
+  // Dimensions come from the outermost to the innermost; those that continue each other in both
+  // tensors become one, for an index costs a division each.
+  void append(std::int64_t extent, std::int64_t preds, std::int64_t target) {
+    if (extent == 1) return;
+    if (rank > 0 && preds_stride[rank - 1] == preds * extent &&
+        target_stride[rank - 1] == target * extent) {
+      --rank;
+      extent *= size[rank];
+    }
+    size[rank] = extent;
+    preds_stride[rank] = preds;
+    target_stride[rank] = target;
+    ++rank;
+  }
+
+  __device__ Offsets operator()(std::int64_t index) const {
+    Offsets offsets;
+#pragma unroll 1
+    for (int d = rank - 1; d > 0; --d) {
+      const std::int64_t outer = quotient(index, size[d]);
+      const std::int64_t inner = index - outer * size[d];
+      offsets.preds += inner * preds_stride[d];
+      offsets.target += inner * target_stride[d];
+      index = outer;
+    }
+    if (rank > 0) {
+      offsets.preds += index * preds_stride[0];
+      offsets.target += index * target_stride[0];
+    }
+    return offsets;
+  }
+};
+
+// ---- Workspace, all of it in Workspace::zeroed.
+
+struct GridTotals {
+  unsigned long long bad_labels;
+  unsigned long long bad_first;  // complement of the lowest error_order, so that zero means none
+  unsigned long long score_sum;  // of a mean that several blocks finish
+  unsigned long long score_count;
+  unsigned int outside;  // a score lay outside [0, 1]
+  unsigned int ticket;
+};
+
+struct GroupTotals {
+  unsigned long long correct;
+  unsigned long long valid;
+  unsigned int ticket;
+};
+
+// One fraction of binary or multilabel elements, under both readings of the scores.
+struct ElementTotals {
+  unsigned long long probability_correct;
+  unsigned long long logit_correct;
+  unsigned long long valid;
+  unsigned long long positive;
+};
+
+// The order in which a group's class counters follow each other, `classes` of each. Only the top-1
+// macro average has the last.
+enum ClassField : int { kTruePositive = 0, kFalseNegative = 1, kFalsePositive = 2 };
+
+enum class Tally : int {
+  kFraction,  // correct / valid of a group
+  kClasses,   // per class of a group
+};
+
+// Counted elements form groups, one for each fraction or set of class counts: the whole batch, a
+// sample, a label, or a label of a sample.
+struct CountJob {
+  const void* preds = nullptr;
+  const void* target = nullptr;
+  DType preds_dtype = DType::kFloat32;
+  DType target_dtype = DType::kInt64;
+  IndexMap<2> groups;
+  IndexMap<kMaxRank> elements;  // within a group
+  std::int64_t group_count = 1;
+  std::int64_t element_count = 0;  // of one group
+  // Elements of a group that are adjacent in the logical order of the target.
+  std::int64_t adjacent = 1;
+
+  std::int64_t classes = 0;  // that are walked and counted
+  std::int64_t class_stride = 0;
+  int top_k = 1;
+  LabelRule rule;
+  ScoreThreshold threshold;
+  Tally tally = Tally::kFraction;
+  Average average = Average::kMicro;
+  bool averages_labels = false;  // of a value, `classes` consecutive fractions
+  bool predicts_labels = false;
+
+  // Blocks of a group; with one, a block takes group after group.
+  std::uint32_t blocks_per_group = 1;
+  std::uint32_t blocks = 1;
+  // Threads that share a row of scores or a group of elements.
+  int lanes = 32;
+  // Copies of the class counters in shared memory; none if outcomes go to global memory at once.
+  int shared_copies = 0;
+  bool finish_separately = false;
+  bool vectorized = false;  // four adjacent pixels lie in one aligned vector, for every class
+
+  float* value = nullptr;
+  std::int64_t values = 0;
+  ErrorRecord* error = nullptr;
+  GridTotals* grid = nullptr;
+  GroupTotals* group_totals = nullptr;
+  ElementTotals* element_totals = nullptr;
+  unsigned long long* class_totals = nullptr;
+
+  SYNCFREE_HD int class_fields() const {
+    return average == Average::kMacro && top_k == 1 ? 3 : 2;
+  }
+
+  std::size_t shared_bytes() const {
+    return sizeof(unsigned int) * shared_copies * class_fields() * classes;
+  }
+
+  // Position in the target's logical row-major order, and back.
+  __device__ std::int64_t logical_index(std::int64_t group, std::int64_t element) const {
+    return (element / adjacent * group_count + group) * adjacent + element % adjacent;
+  }
+  __device__ Offsets offsets_of(std::int64_t logical) const {
+    const std::int64_t run = logical / adjacent;
+    const Offsets group = groups(run % group_count);
+    const Offsets element = elements(run / group_count * adjacent + logical % adjacent);
+    return {group.preds + element.preds, group.target + element.target};
+  }
+};
+
+// How many blocks of the class walk a multiprocessor holds, which makes the grid that is one wave.
+constexpr int walk_blocks_per_multiprocessor(std::size_t score_bytes, bool vectorized, bool ranks) {
+  if (score_bytes == 8) return 2;
+  return vectorized && !ranks ? 4 : 3;
+}
+
+cudaError_t launch_rank_rows(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_label_counts(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream);
+// The class averages of a single group with many classes.
+cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream);
+
+}  // namespace syncfree::accuracy

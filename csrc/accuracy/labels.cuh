@@ -1,0 +1,50 @@
+// Labels on the device: read in batches; the bad ones gathered and handed to the host without a wait.
+#pragma once
+
+#include "accuracy/count_job.cuh"
+
+namespace syncfree::accuracy {
+
+// One branch on the type for all, so that the loads are in flight together.
+template <int kCount>
+SYNCFREE_HD void load_labels(const void* labels, DType dtype, const std::int64_t (&offsets)[kCount],
+                             bool truncate, std::int64_t (&values)[kCount]) {
+  dispatch_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T loaded[kCount];
+    for (int i = 0; i < kCount; ++i) loaded[i] = static_cast<const T*>(labels)[offsets[i]];
+    for (int i = 0; i < kCount; ++i) values[i] = label_of(loaded[i], truncate);
+  });
+}
+
+__device__ __noinline__ inline void report_bad_label(const CountJob& job, std::int64_t group,
+                                        std::int64_t element, ErrorKind kind) {
+  atomicAdd(&job.grid->bad_labels, 1ull);
+  const std::uint64_t order = error_order(job.logical_index(group, element), kind);
+  atomicMax(&job.grid->bad_first, static_cast<unsigned long long>(~order));
+}
+
+// One thread, once every other block's reports are visible. Returns whether any label was bad, hands
+// them to the host and leaves the totals zero.
+__device__ __noinline__ inline bool publish_bad_labels(const CountJob& job) {
+  const unsigned long long count = __ldcg(&job.grid->bad_labels);
+  if (count == 0) return false;
+  const std::uint64_t order = ~static_cast<std::uint64_t>(__ldcg(&job.grid->bad_first));
+  job.grid->bad_labels = 0;
+  job.grid->bad_first = 0;
+  if (job.error != nullptr) {
+    const ErrorKind kind = error_kind(order);
+    const Offsets offsets = job.offsets_of(error_index(order));
+    volatile ErrorRecord* record = job.error;
+    record->kind = static_cast<std::int64_t>(kind);
+    record->first_index = error_index(order);
+    record->first_value = kind == ErrorKind::kPredsOutOfRange
+                              ? load_label(job.preds, job.preds_dtype, offsets.preds)
+                              : load_label(job.target, job.target_dtype, offsets.target);
+    __threadfence_system();
+    record->count = static_cast<std::int64_t>(count);
+  }
+  return true;
+}
+
+}  // namespace syncfree::accuracy

@@ -1,0 +1,21 @@
+// The finishing arithmetic that CPU and CUDA share.
+#pragma once
+
+#include "core/store_as.h"
+#include "image_quality/image_quality.h"
+#include "psnr/psnr_math.h"
+
+namespace syncfree::image_quality {
+
+inline psnr::Scale decibel_scale(const Problem& p) {
+  const bool interval = p.range.source == DataRange::Source::kInterval;
+  return psnr::make_scale(interval ? p.range.high - p.range.low : p.range.value, 10.0);
+}
+
+SYNCFREE_HD void store_errors(const Problem& p, const psnr::Scale& scale, std::int64_t index,
+                              double squared, double absolute, std::int64_t elements) {
+  store_as(p.psnr, p.result_dtype, index, psnr::from_squared_error(squared, elements, scale));
+  store_as(p.mean_absolute_error, p.result_dtype, index, absolute / static_cast<double>(elements));
+}
+
+}  // namespace syncfree::image_quality

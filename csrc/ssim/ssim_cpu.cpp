@@ -1,0 +1,163 @@
+// SSIM on the CPU: geometry, choice of the path, threads, and the sums in fixed order.
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "core/isa.h"
+#include "core/store_as.h"
+#include "ssim/ssim_cpu.h"
+
+#define SYNCFREE_KERNEL "ssim/ssim_cpu_kernel.h"
+#include "core/for_each_isa.h"
+
+namespace syncfree::ssim {
+namespace {
+
+const Kernels& kernels() {
+  return select_isa(&baseline::ssim_cpu::kernels, &avx2::ssim_cpu::kernels,
+                    &avx512::ssim_cpu::kernels)();
+}
+
+bool computes_in_double(const Problem& problem) {
+  return problem.preds.dtype == DType::kFloat64;
+}
+
+// The vertical pass of the fast path wants a row that lies in the windows of four outputs.
+bool fits_stream(const Problem& problem) {
+  const auto fits = [](const Axis& axis) {
+    return axis.taps % 2 == 1 && axis.taps >= 5 && axis.taps <= kMaxStreamTaps &&
+           axis.pad == axis.taps / 2;
+  };
+  const Axis& depth = problem.axes[kDepth];
+  return !computes_in_double(problem) && problem.preds.size[2] == 1 && depth.taps == 1 &&
+         depth.pad == 0 && fits(problem.axes[kHeight]) && fits(problem.axes[kWidth]);
+}
+
+// Pieces of equal length, a multiple of 16, near `wanted`.
+std::int64_t even_piece(std::int64_t size, std::int64_t wanted) {
+  const std::int64_t pieces = std::max<std::int64_t>((size + wanted / 2) / wanted, 1);
+  return ((size + pieces - 1) / pieces + 15) / 16 * 16;
+}
+
+Extremes extremes_of(const TensorView& image, bool in_double, ParallelFor parallel_for) {
+  constexpr std::int64_t kChunk = 64;
+  const std::int64_t rows = image.size[0] * image.size[1] * image.size[2] * image.size[3];
+  std::vector<Extremes> chunks((rows + kChunk - 1) / kChunk);
+  parallel_ranges(
+      parallel_for, 0, std::ssize(chunks), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          chunks[i] =
+              kernels().extremes(image, in_double, i * kChunk, std::min(rows, (i + 1) * kChunk));
+      });
+  Extremes all = chunks.front();
+  for (const Extremes& chunk : chunks) {
+    if (std::isnan(chunk.low)) return chunk;
+    all = {std::min(all.low, chunk.low), std::max(all.high, chunk.high)};
+  }
+  return all;
+}
+
+double data_range(const Problem& problem, ParallelFor parallel_for) {
+  switch (problem.range.source) {
+    case DataRange::Source::kInterval:
+      return problem.range.high - problem.range.low;
+    case DataRange::Source::kValue:
+      return problem.range.value;
+    case DataRange::Source::kData:
+      break;
+  }
+  if (problem.preds.numel() == 0) return std::numeric_limits<double>::quiet_NaN();
+  const bool in_double = computes_in_double(problem);
+  const Extremes preds = extremes_of(problem.preds, in_double, parallel_for);
+  const Extremes target = extremes_of(problem.target, in_double, parallel_for);
+  const double preds_range = preds.high - preds.low, target_range = target.high - target.low;
+  return std::isnan(preds_range) ? preds_range : std::fmax(preds_range, target_range);
+}
+
+Plan make_plan(const Problem& problem, double range) {
+  Plan plan;
+  plan.problem = &problem;
+  plan.constants = make_constants<double>(range, problem.k1, problem.k2);
+  for (AxisName name : {kDepth, kHeight, kWidth}) {
+    AxisPlan& axis = plan.axes[name];
+    axis.input = problem.preds.size[2 + name];
+    axis.output = map_size(problem.axes[name], axis.input);
+    axis.taps = problem.axes[name].taps;
+    axis.pad = problem.axes[name].pad;
+    axis.weights.resize(axis.taps);
+    fill_taps(problem.axes[name], axis.weights.data());
+  }
+  AxisPlan& height = plan.axes[kHeight];
+  AxisPlan& width = plan.axes[kWidth];
+  if (fits_stream(problem)) {
+    height.piece = 32;
+    width.piece = even_piece(width.output, 1024);
+  } else {
+    height.piece = std::clamp(height.taps, 16, 64);
+    width.piece = even_piece(width.output, 256);
+  }
+  return plan;
+}
+
+// Rounding must not carry a mean beyond -1; NaN passes.
+double mean_from_deficit(double deficit, double count) {
+  const double mean = 1.0 - deficit / count;
+  return mean < -1.0 ? -1.0 : mean;
+}
+
+// Images are summed one after the other in the order of their units.
+void finish(const Plan& plan) {
+  const Problem& problem = *plan.problem;
+  const std::int64_t batch = problem.preds.size[0], channels = problem.preds.size[1];
+  double map_count = static_cast<double>(channels), crop_count = map_count;
+  for (const AxisPlan& axis : plan.axes) {
+    map_count *= static_cast<double>(axis.output);
+    crop_count *= static_cast<double>(std::max<std::int64_t>(axis.output - 2 * axis.pad, 0));
+  }
+  const double scale = plan.constants.scale;
+  const std::int64_t units = channels * plan.units_per_plane();
+  double total = 0.0;
+  for (std::int64_t image = 0; image < batch; ++image) {
+    PartialSums sums;
+    for (std::int64_t i = image * units; i < (image + 1) * units; ++i) {
+      sums.deficit += plan.partial[i].deficit;
+      sums.contrast_deficit += plan.partial[i].contrast_deficit;
+      sums.squared_error += plan.partial[i].squared_error;
+      sums.absolute_error += plan.partial[i].absolute_error;
+    }
+    const double similarity = mean_from_deficit(sums.deficit, map_count);
+    total += similarity;
+    if (problem.reduction == Reduction::kNone)
+      store_as(problem.value, problem.result_dtype, image, similarity);
+    if (problem.contrast != nullptr)
+      store_as(problem.contrast, problem.result_dtype, image,
+               mean_from_deficit(sums.contrast_deficit, crop_count));
+    if (problem.squared_error != nullptr)
+      problem.squared_error[image] = sums.squared_error / (scale * scale);
+    if (problem.absolute_error != nullptr)
+      problem.absolute_error[image] = sums.absolute_error / scale;
+  }
+  if (problem.reduction == Reduction::kMean) total /= static_cast<double>(batch);
+  if (problem.reduction != Reduction::kNone)
+    store_as(problem.value, problem.result_dtype, 0, total);
+}
+
+}  // namespace
+
+void run(const Problem& problem, ParallelFor parallel_for) {
+  Plan plan = make_plan(problem, data_range(problem, parallel_for));
+  const std::int64_t planes = problem.preds.size[0] * problem.preds.size[1];
+  std::vector<PartialSums> partial(planes * plan.units_per_plane());
+  plan.partial = partial.data();
+  const auto units = fits_stream(problem) ? kernels().stream : kernels().general;
+  const std::int64_t unit_size = plan.axes[kHeight].piece * plan.axes[kWidth].piece;
+  constexpr std::int64_t kPixelsWorthAThread = 1 << 14;
+  parallel_ranges(parallel_for, 0, std::ssize(partial),
+                  std::max<std::int64_t>(kPixelsWorthAThread / unit_size, 1),
+                  [&](std::int64_t begin, std::int64_t end) { units(plan, begin, end); });
+  finish(plan);
+}
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,175 @@
+// SSIM on CUDA: which path a problem takes, its memory, and the launch.
+#include <algorithm>
+#include <cstddef>
+
+#include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_job.cuh"
+
+namespace syncfree::ssim {
+namespace {
+
+// Hands out pieces of a workspace, or only counts when there is none.
+class Arena {
+ public:
+  explicit Arena(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    T* piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + size_);
+    constexpr std::size_t kAlignment = 16;
+    size_ +=
+        (static_cast<std::size_t>(count) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+    return piece;
+  }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t size_ = 0;
+};
+
+bool in_double(const Problem& problem) {
+  return problem.preds.dtype == DType::kFloat64;
+}
+
+Geometry make_geometry(const Problem& problem) {
+  Geometry g;
+  g.channels = problem.preds.size[1];
+  for (int axis = 0; axis < 3; ++axis) {
+    g.size[axis] = problem.preds.size[2 + axis];
+    g.map[axis] = std::max<std::int64_t>(map_size(problem.axes[axis], g.size[axis]), 0);
+    g.crop[axis] = problem.axes[axis].pad;
+  }
+  return g;
+}
+
+Image make_image(const TensorView& view) {
+  Image image{view.data, view.dtype, {}};
+  std::copy_n(view.stride, 5, image.stride);
+  return image;
+}
+
+Window make_window(const Problem& problem) {
+  Window window;
+  for (int axis = 0; axis < 3; ++axis) {
+    window.axes[axis] = problem.axes[axis];
+    window.tap_scale[axis] = 1.0 / raw_tap_sum(problem.axes[axis]);
+  }
+  return window;
+}
+
+// Everything about one launch; the same walk through both arenas tells how much memory it wants.
+template <class Acc>
+struct Plan {
+  Job<Acc> job;
+  Window window;
+  bool strips = false;
+  double tap_sum = 1.0;
+  Acc* tap_memory = nullptr;
+  void* range_scratch = nullptr;
+  std::uint32_t* range_ticket = nullptr;
+  Constants<Acc>* constants = nullptr;
+  WorkspaceSize size;
+
+  Plan(const Problem& problem, const Workspace& workspace) : window(make_window(problem)) {
+    job.preds = make_image(problem.preds);
+    job.target = make_image(problem.target);
+    job.geometry = make_geometry(problem);
+    job.clamp = make_clamp<Acc>(problem.range);
+    job.map = problem.map;
+    const Geometry& g = job.geometry;
+    Results& r = job.results;
+    r.value = problem.value;
+    r.contrast = problem.contrast;
+    r.squared_error = problem.squared_error;
+    r.absolute_error = problem.absolute_error;
+    r.dtype = problem.result_dtype;
+    r.reduction = problem.reduction;
+    r.images = problem.preds.size[0];
+    r.units_per_image = general_units_per_image<Acc>(g, window);
+    if constexpr (std::is_same_v<Acc, float>) {
+      strips = strips_apply(problem);
+      if (strips) {
+        const StripUnits units = strip_units(g);
+        r.units_per_image = g.channels * units.strips * units.blocks;
+        tap_sum = strip_tap_sum();
+      }
+    }
+    r.map_elements = r.contrast_elements = static_cast<double>(g.channels);
+    for (int axis = 0; axis < 3; ++axis) {
+      r.map_elements *= static_cast<double>(g.map[axis]);
+      r.contrast_elements *=
+          static_cast<double>(std::max<std::int64_t>(g.map[axis] - 2 * g.crop[axis], 0));
+    }
+    divide(problem, workspace);
+  }
+
+  void divide(const Problem& problem, const Workspace& workspace) {
+    Results& r = job.results;
+    Arena zeroed(workspace.zeroed), scratch(workspace.scratch);
+    r.batch_ticket = zeroed.take<std::uint32_t>(1);
+    range_ticket = zeroed.take<std::uint32_t>(1);
+    r.image_tickets = zeroed.take<std::uint32_t>(r.images);
+    const std::int64_t units = r.images * r.units_per_image;
+    const bool wanted[kQuantities] = {true, r.contrast != nullptr, r.squared_error != nullptr,
+                                      r.absolute_error != nullptr};
+    for (int q = 0; q < kQuantities; ++q)
+      r.slots[q] = wanted[q] ? scratch.take<double>(units) : nullptr;
+    r.image_values = scratch.take<double>(r.images);
+    if (!strips) {
+      const std::int64_t taps = window.axes[0].taps + window.axes[1].taps + window.axes[2].taps;
+      tap_memory = scratch.take<Acc>(taps > kSharedTaps ? taps : 0);
+    }
+    job.constants_in_memory = nullptr;
+    if (problem.range.source == DataRange::Source::kData) {
+      constants = scratch.take<Constants<Acc>>(1);
+      range_scratch = scratch.take<std::byte>(static_cast<std::int64_t>(range_scratch_size()));
+      job.constants_in_memory = constants;
+    } else {
+      const double range = problem.range.source == DataRange::Source::kInterval
+                               ? problem.range.high - problem.range.low
+                               : problem.range.value;
+      job.constants = make_constants<Acc>(range, problem.k1, problem.k2, tap_sum);
+    }
+    size = {zeroed.size(), scratch.size()};
+  }
+};
+
+// Images without a unit to complete them: empty batches, no channels.
+__global__ void finish_empty_kernel(const __grid_constant__ Results results) {
+  for (std::int64_t image = 0; image < results.images; ++image) finish_image(results, image);
+  __syncwarp();
+  __threadfence();
+  finish_batch(results);
+}
+
+template <class Acc>
+cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaStream_t stream) {
+  const Plan<Acc> plan(problem, workspace);
+  const Results& results = plan.job.results;
+  if (results.images * results.units_per_image == 0) {
+    finish_empty_kernel<<<1, 32, 0, stream>>>(results);
+    return cudaGetLastError();
+  }
+  if (plan.constants != nullptr) {
+    const cudaError_t error = launch_range(problem, plan.tap_sum, plan.range_scratch,
+                                           plan.range_ticket, plan.constants, stream);
+    if (error != cudaSuccess) return error;
+  }
+  if constexpr (std::is_same_v<Acc, float>)
+    if (plan.strips) return launch_strips(plan.job, stream);
+  return launch_general(plan.job, plan.window, plan.tap_memory, stream);
+}
+
+}  // namespace
+
+WorkspaceSize workspace_size(const Problem& problem) {
+  return in_double(problem) ? Plan<double>(problem, {}).size : Plan<float>(problem, {}).size;
+}
+
+cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream) {
+  return in_double(problem) ? launch_as<double>(problem, workspace, stream)
+                            : launch_as<float>(problem, workspace, stream);
+}
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,79 @@
+// From sums of units to the results, without a second launch: whoever completes an image adds up
+// its slots in order, whoever completes the last image reduces over the batch.
+#pragma once
+
+#include <cstdint>
+
+#include "core/block_sum.cuh"
+#include "core/store_as.h"
+#include "ssim/ssim_job.cuh"
+
+namespace syncfree::ssim {
+
+// The same order for the same count. By a whole warp; valid in lane 0. Loads bypass L1, which may
+// hold lines from before the slots were written.
+__device__ inline double sum_in_order(const double* values, std::int64_t count) {
+  double sum = 0.0;
+#pragma unroll 8
+  for (std::int64_t i = threadIdx.x % 32; i < count; i += 32) sum += __ldcg(values + i);
+  return warp_sum(sum);
+}
+
+// Rounding must not carry a mean beyond -1; NaN passes.
+__device__ inline double mean_from_deficit(double deficit, double count) {
+  const double mean = 1.0 - deficit / count;
+  return mean < -1.0 ? -1.0 : mean;
+}
+
+__device__ inline void finish_image(const Results& r, std::int64_t image) {
+  double sums[kQuantities];
+  for (int q = 0; q < kQuantities; ++q)
+    if (r.slots[q] != nullptr)
+      sums[q] = sum_in_order(r.slots[q] + image * r.units_per_image, r.units_per_image);
+  if (threadIdx.x % 32 != 0) return;
+  const double value = mean_from_deficit(sums[kDeficit], r.map_elements);
+  if (r.reduction == Reduction::kNone)
+    store_as(r.value, r.dtype, image, value);
+  else
+    r.image_values[image] = value;
+  if (r.contrast != nullptr) {
+    store_as(r.contrast, r.dtype, image,
+             mean_from_deficit(sums[kContrastDeficit], r.contrast_elements));
+  }
+  if (r.squared_error != nullptr) r.squared_error[image] = sums[kSquaredError];
+  if (r.absolute_error != nullptr) r.absolute_error[image] = sums[kAbsoluteError];
+}
+
+__device__ inline void finish_batch(const Results& r) {
+  if (r.reduction == Reduction::kNone) return;
+  const double sum = sum_in_order(r.image_values, r.images);
+  if (threadIdx.x % 32 != 0) return;
+  store_as(r.value, r.dtype, 0,
+           r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
+}
+
+// Adds `count` to the ticket, whose owners bring it to `total` in all. True in the whole warp that
+// does, which may then read what the others wrote before they arrived; the ticket is zero again.
+__device__ inline bool arrive(std::uint32_t* ticket, std::uint32_t count, std::uint32_t total) {
+  bool last = false;
+  if (threadIdx.x % 32 == 0) {
+    __threadfence();
+    last = atomicAdd(ticket, count) + count == total;
+    if (last) *ticket = 0;
+  }
+  last = __shfl_sync(0xffffffffu, last, 0);
+  if (last) __threadfence();
+  return last;
+}
+
+// By a whole warp, after lane 0 wrote the slots of `units` units of `image`.
+__device__ inline void complete_units(const Results& r, std::int64_t image, std::int64_t units) {
+  if (!arrive(r.image_tickets + image, static_cast<std::uint32_t>(units),
+              static_cast<std::uint32_t>(r.units_per_image)))
+    return;
+  finish_image(r, image);
+  if (r.reduction == Reduction::kNone) return;
+  if (arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images))) finish_batch(r);
+}
+
+}  // namespace syncfree::ssim

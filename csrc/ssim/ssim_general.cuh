@@ -1,0 +1,346 @@
+// Portable path: any window, two or three dimensions, float or double, any mix of types and
+// strides.
+//
+// A block owns a tile of the map. It walks through the rows of input that its windows cover, a few
+// at a time in shared memory. A thread filters each row horizontally for its column and adds the
+// result to all its outputs whose windows hold that row.
+#pragma once
+
+#include "core/store_as.h"
+#include "ssim/ssim_finish.cuh"
+
+namespace syncfree::ssim {
+
+inline constexpr int kTileThreads = 128;
+inline constexpr int kStageRows = 4;
+inline constexpr int kTapChunk = 64;  // longer windows pass through shared memory in pieces
+
+// Of a tile: `columns` threads side by side, in `groups` that stand one below the other.
+struct Tiling {
+  int columns;
+  int groups;
+  std::int64_t count[3];  // tiles along depth, height, width
+};
+
+inline constexpr int kNarrowestTile = 32;
+inline constexpr int kStageElements =
+    kTileThreads / kNarrowestTile * kStageRows * (kNarrowestTile + kTapChunk - 1);
+
+template <class Acc>
+struct SharedStage {
+  Acc s[kStageElements];
+  Acc d[kStageElements];
+};
+
+// Outputs of one thread. Accumulators in double are worth two registers.
+template <class Acc, bool kVolume>
+struct ThreadTile {
+  static constexpr int kDepth = kVolume ? (sizeof(Acc) == 4 ? 4 : 2) : 1;
+  static constexpr int kRows = kVolume ? 4 : (sizeof(Acc) == 4 ? 16 : 8);
+};
+
+template <class Acc>
+__device__ Acc load_pixel(const Image& image, std::int64_t index) {
+  switch (image.dtype) {
+    case DType::kFloat64:
+      return static_cast<Acc>(__ldg(static_cast<const double*>(image.data) + index));
+    case DType::kFloat16:
+      return to<Acc>(Half{__ldg(static_cast<const std::uint16_t*>(image.data) + index)});
+    case DType::kBFloat16:
+      return to<Acc>(BFloat16{__ldg(static_cast<const std::uint16_t*>(image.data) + index)});
+    case DType::kUInt8:
+      return to<Acc>(__ldg(static_cast<const std::uint8_t*>(image.data) + index));
+    default:
+      return to<Acc>(__ldg(static_cast<const float*>(image.data) + index));
+  }
+}
+
+// Moments of one plane (s or d) about pivots inside the windows, so that nothing cancels.
+template <class Acc, int kDepth, int kRows>
+struct TileSums {
+  Acc pivot[kDepth][kRows];  // the pixel in the middle of each window
+  Acc sum[kDepth][kRows];
+  Acc square[kDepth][kRows];
+
+  __device__ void add(int z, int y, Acc weight, Acc mean, Acc variance) {
+    const Acc offset = mean - pivot[z][y];
+    sum[z][y] = fma(weight, offset, sum[z][y]);
+    square[z][y] = fma(weight, fma(offset, offset, variance), square[z][y]);
+  }
+  __device__ Acc mean(int z, int y) const { return pivot[z][y] + sum[z][y]; }
+  __device__ Acc variance(int z, int y) const { return fma(-sum[z][y], sum[z][y], square[z][y]); }
+};
+
+// The same of one row of a window, about the pixel in its middle.
+template <class Acc>
+struct RowSums {
+  Acc pivot;
+  Acc sum;
+  Acc square;
+
+  __device__ void add(Acc weight, Acc x) {
+    const Acc offset = x - pivot;
+    const Acc weighted = weight * offset;
+    sum += weighted;
+    square = fma(weighted, offset, square);
+  }
+  __device__ Acc mean() const { return pivot + sum; }
+  __device__ Acc variance() const { return fma(-sum, sum, square); }
+};
+
+template <class Acc, bool kVolume>
+class TileWalk {
+ public:
+  __device__ TileWalk(const Job<Acc>& job, const Window& window, const Tiling& tiling,
+                      const Acc* taps, SharedStage<Acc>& stage)
+      : job_(job),
+        window_(window),
+        tiling_(tiling),
+        stage_(stage),
+        constants_(job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants),
+        depth_taps_(taps),
+        row_taps_(depth_taps_ + window.axes[0].taps),
+        column_taps_(row_taps_ + window.axes[1].taps),
+        column_(threadIdx.x % tiling.columns),
+        group_(threadIdx.x / tiling.columns) {}
+
+  __device__ void run(std::int64_t unit) {
+    place(unit);
+    start_outputs();
+    const int slices =
+        static_cast<int>(min(std::int64_t{kDepth}, job_.geometry.map[0] - first_[0])) +
+        window_.axes[0].taps - 1;
+    const int rows = kRows + window_.axes[1].taps - 1;
+    for (int slice = 0; slice < slices; ++slice)
+      for (int row = 0; row < rows; row += kStageRows) take_rows(slice, row);
+    finish(unit);
+  }
+
+ private:
+  static constexpr int kDepth = ThreadTile<Acc, kVolume>::kDepth;
+  static constexpr int kRows = ThreadTile<Acc, kVolume>::kRows;
+
+  struct Pixel {
+    Acc s;
+    Acc d;
+  };
+
+  __device__ void place(std::int64_t unit) {
+    const std::int64_t* tiles = tiling_.count;
+    std::int64_t rest = unit / tiles[2];
+    tile_[2] = unit - rest * tiles[2];
+    tile_[1] = rest % tiles[1];
+    rest /= tiles[1];
+    tile_[0] = rest % tiles[0];
+    plane_ = rest / tiles[0];
+    image_ = plane_ / job_.geometry.channels;
+    const std::int64_t channel = plane_ - image_ * job_.geometry.channels;
+    preds_offset_ = image_ * job_.preds.stride[0] + channel * job_.preds.stride[1];
+    target_offset_ = image_ * job_.target.stride[0] + channel * job_.target.stride[1];
+    first_[0] = tile_[0] * kDepth;
+    first_[1] = (tile_[1] * tiling_.groups + group_) * kRows;
+    first_[2] = tile_[2] * tiling_.columns;
+  }
+
+  // The pixel behind position i of the padded axis, or some pixel where nobody uses it.
+  __device__ std::int64_t source(int axis, std::int64_t i) const {
+    const std::int64_t size = job_.geometry.size[axis];
+    return mirror(min(i, size - 1 + window_.axes[axis].pad), size);
+  }
+
+  __device__ Pixel read(std::int64_t z, std::int64_t y, std::int64_t x) const {
+    const std::int64_t* p = job_.preds.stride;
+    const std::int64_t* t = job_.target.stride;
+    Acc a = load_pixel<Acc>(job_.preds, preds_offset_ + z * p[2] + y * p[3] + x * p[4]);
+    Acc b = load_pixel<Acc>(job_.target, target_offset_ + z * t[2] + y * t[3] + x * t[4]);
+    if (job_.clamp.enabled) {
+      a = job_.clamp(a);
+      b = job_.clamp(b);
+    }
+    return {(a + b) * constants_.scale, a - b};
+  }
+
+  __device__ std::int64_t middle(int axis, std::int64_t output) const {
+    const Axis& a = window_.axes[axis];
+    return source(axis, output - a.pad + a.taps / 2);
+  }
+
+  __device__ void start_outputs() {
+    const std::int64_t x = middle(2, first_[2] + column_);
+#pragma unroll
+    for (int z = 0; z < kDepth; ++z)
+#pragma unroll
+      for (int y = 0; y < kRows; ++y) {
+        const Pixel pixel = read(middle(0, first_[0] + z), middle(1, first_[1] + y), x);
+        s_.pivot[z][y] = pixel.s;
+        d_.pivot[z][y] = pixel.d;
+        s_.sum[z][y] = s_.square[z][y] = d_.sum[z][y] = d_.square[z][y] = Acc(0);
+      }
+  }
+
+  // Rows [row, row + kStageRows) of one slice, counted from the first that the thread's windows
+  // hold.
+  __device__ void take_rows(int slice, int row) {
+    RowSums<Acc> s[kStageRows], d[kStageRows];
+    const int taps = window_.axes[2].taps;
+    const int chunks = (taps + kTapChunk - 1) / kTapChunk;
+    const int middle_tap = taps / 2;
+    // The chunk with the middle of the window first: it has the pivots.
+    for (int i = 0; i < chunks; ++i) {
+      const int chunk = (middle_tap / kTapChunk + i) % chunks;
+      const int begin = chunk * kTapChunk;
+      const int count = min(kTapChunk, taps - begin);
+      const int pitch = tiling_.columns + count - 1;
+      __syncthreads();
+      fill_stage(slice, row, begin, pitch);
+      __syncthreads();
+      const int own = group_ * kStageRows * pitch + column_;
+      if (i == 0) {
+#pragma unroll
+        for (int r = 0; r < kStageRows; ++r) {
+          const int at = own + r * pitch + middle_tap - begin;
+          s[r] = {stage_.s[at], Acc(0), Acc(0)};
+          d[r] = {stage_.d[at], Acc(0), Acc(0)};
+        }
+      }
+#pragma unroll 1
+      for (int k = 0; k < count; ++k) {
+        const Acc weight = column_taps_[begin + k];
+#pragma unroll
+        for (int r = 0; r < kStageRows; ++r) {
+          s[r].add(weight, stage_.s[own + r * pitch + k]);
+          d[r].add(weight, stage_.d[own + r * pitch + k]);
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kStageRows; ++r) add_row(slice, row + r, s[r], d[r]);
+  }
+
+  __device__ void fill_stage(int slice, int row, int begin, int pitch) {
+    const std::int64_t z = source(0, first_[0] - window_.axes[0].pad + slice);
+    const std::int64_t y = tile_[1] * tiling_.groups * kRows - window_.axes[1].pad + row;
+    const std::int64_t x = first_[2] - window_.axes[2].pad + begin;
+    const int elements = tiling_.groups * kStageRows * pitch;
+    for (int i = threadIdx.x; i < elements; i += kTileThreads) {
+      const int stage_row = i / pitch;
+      const int group = stage_row / kStageRows;
+      const Pixel pixel = read(z, source(1, y + group * kRows + stage_row % kStageRows),
+                               source(2, x + i - stage_row * pitch));
+      stage_.s[i] = pixel.s;
+      stage_.d[i] = pixel.d;
+    }
+  }
+
+  // Rows outside a window are left out, not weighted by zero: they may hold a NaN.
+  __device__ void add_row(int slice, int row, const RowSums<Acc>& s, const RowSums<Acc>& d) {
+    const Acc mean_s = s.mean(), variance_s = s.variance();
+    const Acc mean_d = d.mean(), variance_d = d.variance();
+#pragma unroll
+    for (int z = 0; z < kDepth; ++z) {
+      const int depth_tap = slice - z;
+      if (depth_tap < 0 || depth_tap >= window_.axes[0].taps) continue;
+      const Acc depth_weight = depth_taps_[depth_tap];
+#pragma unroll
+      for (int y = 0; y < kRows; ++y) {
+        const int row_tap = row - y;
+        if (row_tap < 0 || row_tap >= window_.axes[1].taps) continue;
+        const Acc weight = depth_weight * row_taps_[row_tap];
+        s_.add(z, y, weight, mean_s, variance_s);
+        d_.add(z, y, weight, mean_d, variance_d);
+      }
+    }
+  }
+
+  __device__ void finish(std::int64_t unit) {
+    const Geometry& g = job_.geometry;
+    double* const* slots = job_.results.slots;
+    const bool wants_contrast = slots[kContrastDeficit] != nullptr;
+    const Acc unit_squared = constants_.scale_squared;
+    Acc deficit = 0, contrast = 0;
+    const std::int64_t x = first_[2] + column_;
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i)
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        const std::int64_t z = first_[0] + i, y = first_[1] + j;
+        if (z >= g.map[0] || y >= g.map[1] || x >= g.map[2]) continue;
+        const Terms<Acc> terms =
+            make_terms(s_.mean(i, j), s_.variance(i, j), d_.mean(i, j), d_.variance(i, j),
+                       constants_.twice_c1, constants_.twice_c2);
+        const Acc half = deficit_numerator(terms) / deficit_denominator(terms, unit_squared);
+        deficit += half;
+        if (job_.map != nullptr) {
+          const Acc ssim = fma(Acc(-2) * unit_squared, half, Acc(1));
+          const std::int64_t at = ((plane_ * g.map[0] + z) * g.map[1] + y) * g.map[2] + x;
+          store_as(job_.map, job_.results.dtype, at,
+                   static_cast<double>(ssim < Acc(-1) ? Acc(-1) : ssim));
+        }
+        if (wants_contrast && in_crop(0, z) && in_crop(1, y) && in_crop(2, x))
+          contrast += terms.vd / contrast_denominator(terms, unit_squared);
+      }
+    const double twice = 2.0 * static_cast<double>(unit_squared);
+    write(slots[kDeficit], unit, twice * static_cast<double>(deficit));
+    if (wants_contrast) write(slots[kContrastDeficit], unit, twice * static_cast<double>(contrast));
+    if (slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr) write_errors(unit);
+    if (threadIdx.x < 32) complete_units(job_.results, image_, 1);
+  }
+
+  __device__ bool in_crop(int axis, std::int64_t i) const {
+    const Geometry& g = job_.geometry;
+    return i >= g.crop[axis] && i < g.map[axis] - g.crop[axis];
+  }
+
+  // The pixels at the positions of the tile's outputs; the last tile of an axis takes what is left.
+  __device__ void write_errors(std::int64_t unit) const {
+    const int extent[3] = {kDepth, tiling_.groups * kRows, tiling_.columns};
+    std::int64_t begin[3], size[3];
+    for (int axis = 0; axis < 3; ++axis) {
+      const std::int64_t input = job_.geometry.size[axis];
+      begin[axis] = tile_[axis] * extent[axis];
+      const std::int64_t end =
+          tile_[axis] == tiling_.count[axis] - 1 ? input : min(begin[axis] + extent[axis], input);
+      size[axis] = max(end - begin[axis], std::int64_t{0});
+    }
+    Acc squared = 0, absolute = 0;
+    const std::int64_t pixels = size[0] * size[1] * size[2];
+    for (std::int64_t i = threadIdx.x; i < pixels; i += kTileThreads) {
+      const std::int64_t row = i / size[2], slice = row / size[1];
+      const Acc d =
+          read(begin[0] + slice, begin[1] + row - slice * size[1], begin[2] + i - row * size[2]).d;
+      squared = fma(d, d, squared);
+      absolute += fabs(d);
+    }
+    double* const* slots = job_.results.slots;
+    if (slots[kSquaredError] != nullptr)
+      write(slots[kSquaredError], unit, static_cast<double>(squared));
+    if (slots[kAbsoluteError] != nullptr)
+      write(slots[kAbsoluteError], unit, static_cast<double>(absolute));
+  }
+
+  __device__ static void write(double* slots, std::int64_t unit, double x) {
+    const double sum = block_sum<kTileThreads>(x);
+    if (threadIdx.x == 0) slots[unit] = sum;
+  }
+
+  const Job<Acc>& job_;
+  const Window& window_;
+  const Tiling& tiling_;
+  SharedStage<Acc>& stage_;
+  const Constants<Acc> constants_;
+  const Acc* depth_taps_;
+  const Acc* row_taps_;
+  const Acc* column_taps_;
+  const int column_;
+  const int group_;
+  std::int64_t tile_[3];
+  std::int64_t first_[3];  // output of this thread; the column is the tile's
+  std::int64_t plane_;
+  std::int64_t image_;
+  std::int64_t preds_offset_;
+  std::int64_t target_offset_;
+  TileSums<Acc, kDepth, kRows> s_;
+  TileSums<Acc, kDepth, kRows> d_;
+};
+
+}  // namespace syncfree::ssim

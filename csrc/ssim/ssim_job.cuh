@@ -1,0 +1,101 @@
+// What the CUDA kernels of SSIM are told, and the launchers that ssim_cuda.cu chooses from.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/reduction.h"
+#include "ssim/ssim.h"
+#include "ssim/ssim_math.h"
+
+namespace syncfree::ssim {
+
+// Strides in elements, in the order (B, C, D, H, W).
+struct Image {
+  const void* data;
+  DType dtype;
+  std::int64_t stride[5];
+};
+
+struct Geometry {
+  std::int64_t channels;
+  std::int64_t size[3];  // depth, height, width of the images
+  std::int64_t map[3];   // and of the map
+  std::int64_t crop[3];  // positions left out at both ends of each axis of the contrast mean
+};
+
+// Sums over one unit, a piece of one plane that depends on the image size alone. Each goes to the
+// slot of its unit; slots are added in order, so that no grid, batch or layout changes the bits.
+enum Quantity { kDeficit, kContrastDeficit, kSquaredError, kAbsoluteError, kQuantities };
+
+// Units are numbered image by image. `slots` are null for quantities that nobody asked for.
+struct Results {
+  void* value;
+  void* contrast;
+  double* squared_error;
+  double* absolute_error;
+  DType dtype;
+  Reduction reduction;
+
+  std::int64_t images;
+  std::int64_t units_per_image;
+  double map_elements;  // of one image
+  double contrast_elements;
+
+  double* slots[kQuantities];
+  double* image_values;          // scratch of the reduction over images
+  std::uint32_t* image_tickets;  // one per image, zero between launches
+  std::uint32_t* batch_ticket;
+};
+
+template <class Acc>
+struct Job {
+  Image preds;
+  Image target;
+  Geometry geometry;
+  Clamp<Acc> clamp;
+  Constants<Acc> constants;
+  const Constants<Acc>* constants_in_memory;  // not null when the data range is found on the device
+  void* map;
+  Results results;
+};
+
+// Fast path: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type, computed in float.
+struct StripUnits {
+  std::int64_t strips;  // across a plane
+  std::int64_t blocks;  // down a strip
+  int rows_per_block;
+};
+
+bool strips_apply(const Problem& problem);
+StripUnits strip_units(const Geometry& geometry);
+double strip_tap_sum();
+cudaError_t launch_strips(const Job<float>& job, cudaStream_t stream);
+
+// Any window, 2-D and 3-D, any types.
+struct Window {
+  Axis axes[3];
+  double tap_scale[3];  // one over the sum of the raw taps
+};
+
+// Taps of one launch that shared memory has room for; more are kept in scratch.
+inline constexpr int kSharedTaps = 2048;
+
+template <class Acc>
+std::int64_t general_units_per_image(const Geometry& geometry, const Window& window);
+template <class Acc>
+cudaError_t launch_general(const Job<Acc>& job, const Window& window, Acc* tap_memory,
+                           cudaStream_t stream);
+
+// DataRange::kData: finds the range and writes the constants that follow from it.
+inline constexpr int kRangeBlocks = 1024;
+
+std::size_t range_scratch_size();
+template <class Acc>
+cudaError_t launch_range(const Problem& problem, double tap_sum, void* scratch,
+                         std::uint32_t* ticket, Constants<Acc>* constants, cudaStream_t stream);
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,167 @@
+// How a warp reads the rows of one strip: 128 columns, four a lane, and a halo on both sides.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ssim/ssim_job.cuh"
+
+namespace syncfree::ssim {
+
+inline constexpr int kColumns = 4;  // of one lane
+inline constexpr int kStripColumns = 32 * kColumns;
+inline constexpr int kHalo = 5;
+
+// Raw elements stay in registers while they are on their way; conversion waits for the load.
+template <class T>
+struct RowData {
+  T a[kColumns];
+  T b[kColumns];
+  T halo;  // lanes 0 to 9: of a, lanes 16 to 25: of b
+};
+
+// Which columns a lane reads, as offsets from the start of the row.
+struct LaneColumns {
+  int first;  // of the lane's four
+  int halo;
+  int halo_slot;  // where the halo stands, counted from the strip's first column
+  bool inside;    // the first of the four lies in the image
+
+  // The mirror image of a column, or some column of the image where nobody uses the value.
+  static __device__ int mirrored(int column, int width) {
+    return max(mirror(min(column, width + kHalo - 1), width), 0);
+  }
+
+  __device__ LaneColumns(int strip_begin, int width) {
+    const int lane = threadIdx.x % 32;
+    first = strip_begin + kColumns * lane;
+    inside = first < width;
+    // The halo on the right begins where the last lane with a column of the image ends.
+    const int columns_inside = (width - strip_begin + kColumns - 1) / kColumns * kColumns;
+    const int k = min(lane % 16, 2 * kHalo - 1);
+    halo_slot = k < kHalo ? k - kHalo : min(columns_inside, kStripColumns) + k - kHalo;
+    halo = mirrored(strip_begin + halo_slot, width);
+  }
+};
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>;
+
+template <class T>
+__device__ T load_element(const void* from) {
+  return detail::bit_cast<T>(__ldg(static_cast<const BitsOf<T>*>(from)));
+}
+
+// One load of the lane's four elements.
+template <class T>
+__device__ void load_four(const void* from, T (&to)[kColumns]) {
+  using Vector = std::conditional_t<sizeof(T) == 4, uint4,
+                                    std::conditional_t<sizeof(T) == 2, uint2, std::uint32_t>>;
+  const Vector vector = __ldg(static_cast<const Vector*>(from));
+  memcpy(to, &vector, sizeof to);
+}
+
+// Rows of both images at the same byte offset, four neighbours at one aligned address.
+template <class T>
+class VectorRows {
+ public:
+  using Element = T;
+
+  static bool apply(const Image& a, const Image& b, const Geometry& geometry) {
+    if (geometry.size[2] % kColumns != 0 || a.stride[3] != b.stride[3]) return false;
+    const std::int64_t size = sizeof(T);
+    // The offset of a row runs past the plane by the rows in flight.
+    if ((geometry.size[1] + 16) * 2 * a.stride[3] * size >= INT32_MAX) return false;
+    for (const Image* image : {&a, &b}) {
+      if (image->stride[4] != 1) return false;
+      if (reinterpret_cast<std::uintptr_t>(image->data) % (kColumns * size) != 0) return false;
+      for (int axis : {0, 1, 3})
+        if (image->stride[axis] % kColumns != 0) return false;
+    }
+    return true;
+  }
+
+  __device__ VectorRows(const Image& a, const Image& b, const Geometry& geometry,
+                        std::int64_t image, std::int64_t channel, const LaneColumns& columns,
+                        int first_row) {
+    const int width = static_cast<int>(geometry.size[2]);
+    const std::int64_t a_plane = image * a.stride[0] + channel * a.stride[1];
+    const std::int64_t b_plane = image * b.stride[0] + channel * b.stride[1];
+    const int first = min(columns.first, width - kColumns);
+    const char* a_data = static_cast<const char*>(a.data) + a_plane * sizeof(T);
+    const char* b_data = static_cast<const char*>(b.data) + b_plane * sizeof(T);
+    a_ = a_data + first * sizeof(T);
+    b_ = b_data + first * sizeof(T);
+    halo_ = (threadIdx.x % 32 < 16 ? a_data : b_data) + columns.halo * sizeof(T);
+    step_ = static_cast<int>(a.stride[3] * sizeof(T));
+    offset_ = first_row * step_;
+    twice_last_ = 2 * (static_cast<int>(geometry.size[1]) - 1) * step_;
+  }
+
+  // Loads the next row, mirrored at the borders, and some row of the image where nobody uses it.
+  __device__ void next(RowData<T>& row) {
+    const int distance = abs(offset_);
+    const int offset = max(min(distance, twice_last_ - distance), 0);
+    load_four(a_ + offset, row.a);
+    load_four(b_ + offset, row.b);
+    row.halo = load_element<T>(halo_ + offset);
+    offset_ += step_;
+  }
+
+ private:
+  const char* a_;
+  const char* b_;
+  const char* halo_;
+  int step_;
+  int offset_;
+  int twice_last_;
+};
+
+// Any strides.
+template <class T>
+class StridedRows {
+ public:
+  using Element = T;
+
+  __device__ StridedRows(const Image& a, const Image& b, const Geometry& geometry,
+                         std::int64_t image, std::int64_t channel, const LaneColumns& columns,
+                         int first_row)
+      : a_image_(a),
+        b_image_(b),
+        height_(static_cast<int>(geometry.size[1])),
+        row_(first_row),
+        halo_column_(columns.halo) {
+    const int width = static_cast<int>(geometry.size[2]);
+    a_ = static_cast<const T*>(a.data) + image * a.stride[0] + channel * a.stride[1];
+    b_ = static_cast<const T*>(b.data) + image * b.stride[0] + channel * b.stride[1];
+    for (int c = 0; c < kColumns; ++c)
+      columns_[c] = LaneColumns::mirrored(columns.first + c, width);
+  }
+
+  __device__ void next(RowData<T>& row) {
+    const std::int64_t y = max(mirror(row_, height_), 0);
+    const T* a = a_ + y * a_image_.stride[3];
+    const T* b = b_ + y * b_image_.stride[3];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      row.a[c] = load_element<T>(a + columns_[c] * a_image_.stride[4]);
+      row.b[c] = load_element<T>(b + columns_[c] * b_image_.stride[4]);
+    }
+    row.halo = load_element<T>(threadIdx.x % 32 < 16 ? a + halo_column_ * a_image_.stride[4]
+                                                     : b + halo_column_ * b_image_.stride[4]);
+    ++row_;
+  }
+
+ private:
+  const Image& a_image_;
+  const Image& b_image_;
+  const T* a_;
+  const T* b_;
+  int height_;
+  int row_;
+  int halo_column_;
+  int columns_[kColumns];
+};
+
+}  // namespace syncfree::ssim

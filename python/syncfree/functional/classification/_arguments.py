@@ -1,0 +1,61 @@
+"""Checks of the arguments that classification metrics share, in TorchMetrics' words."""
+
+from __future__ import annotations
+
+AVERAGES = ("micro", "macro", "weighted", "none", None)
+MULTIDIM_AVERAGES = ("global", "samplewise")
+TASKS = ("binary", "multiclass", "multilabel")
+
+
+def check_average(average: object) -> None:
+    """Raises ValueError unless it is one of `AVERAGES`."""
+    if average not in AVERAGES:
+        raise ValueError(
+            f"Expected argument `average` to be one of {AVERAGES}, but got {average!r}."
+        )
+
+
+def check_multidim_average(multidim_average: object) -> None:
+    """Raises ValueError unless it is one of `MULTIDIM_AVERAGES`."""
+    if multidim_average not in MULTIDIM_AVERAGES:
+        raise ValueError(
+            f"Expected argument `multidim_average` to be one of {MULTIDIM_AVERAGES}, "
+            f"but got {multidim_average!r}."
+        )
+
+
+def check_ignore_index(ignore_index: object) -> None:
+    """Raises ValueError unless it is None or an integer."""
+    if ignore_index is not None and not isinstance(ignore_index, int):
+        raise ValueError(
+            "Expected argument `ignore_index` to either be `None` or an integer, "
+            f"but got {ignore_index!r}."
+        )
+
+
+def check_threshold(threshold: object, where: str = "") -> None:
+    """Raises ValueError unless it is a float in [0, 1]."""
+    if not (isinstance(threshold, float) and 0 <= threshold <= 1):
+        raise ValueError(
+            f"Expected argument `threshold` to be a float{where}, but got {threshold!r}."
+        )
+
+
+def check_count(name: str, count: object, least: int) -> None:
+    """Raises ValueError unless the number of classes or labels is an integer, ``least`` or more."""
+    if not isinstance(count, int) or count < least:
+        raise ValueError(
+            f"Expected argument `{name}` to be an integer larger than {least - 1}, "
+            f"but got {count!r}."
+        )
+
+
+def parse_task(task: object) -> str:
+    """The task's name in lower case; raises ValueError for another."""
+    name = task.lower() if isinstance(task, str) else task
+    if name not in TASKS:
+        raise ValueError(
+            f"Invalid Classification: expected one of {[t.upper() for t in TASKS]}, "
+            f"but got {task!r}."
+        )
+    return str(name)

@@ -1,0 +1,376 @@
+"""Accuracy from scores or labels: binary, multiclass and multilabel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal
+
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from syncfree._ops import accuracy as ops
+from syncfree.functional.classification._arguments import (
+    check_average,
+    check_count,
+    check_ignore_index,
+    check_multidim_average,
+    check_threshold,
+    parse_task,
+)
+
+_Average = Literal["micro", "macro", "weighted", "none"] | None
+_MultidimAverage = Literal["global", "samplewise"]
+
+
+def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """Keeps the answers: checking arguments that never change takes as long as a small kernel."""
+    cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
+
+    def checked(*arguments: Any) -> tuple[Any, ...]:
+        if is_compiling():  # dynamo warns about caches and needs none
+            return check(*arguments)
+        try:
+            return cached(*arguments)
+        except TypeError:  # an argument without a hash, which the check refuses by name
+            return check(*arguments)
+
+    return checked
+
+
+@_remember
+def _binary_arguments(
+    threshold: float,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    if validate_args:
+        check_threshold(threshold, " in the [0,1] range")
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    return float(threshold), samplewise, ignore_index, bool(validate_args)
+
+
+@_remember
+def _multiclass_arguments(
+    num_classes: int | None,
+    average: _Average,
+    top_k: int,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    if num_classes is None and average != "micro":
+        raise ValueError(
+            "Argument `num_classes` can only be `None` for `average='micro'`, "
+            f"but got `average={average!r}`."
+        )
+    if num_classes is not None:
+        check_count("num_classes", num_classes, 2 if validate_args else 1)
+    if not isinstance(top_k, int) or top_k < 1:
+        raise ValueError(
+            "Expected argument `top_k` to be an integer larger than or equal to 1, "
+            f"but got {top_k!r}."
+        )
+    if top_k > (1 if num_classes is None else num_classes):
+        raise ValueError(
+            "Expected argument `top_k` to be smaller or equal to `num_classes` "
+            f"but got {top_k} and {num_classes}."
+        )
+    check_average(average)
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    code = ops.AVERAGES[average]
+    return num_classes or 0, code, top_k, samplewise, ignore_index, bool(validate_args)
+
+
+@_remember
+def _multilabel_arguments(
+    num_labels: int,
+    threshold: float,
+    average: _Average,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    check_count("num_labels", num_labels, 2 if validate_args else 1)
+    if validate_args:
+        check_threshold(threshold)
+    check_average(average)
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    code = ops.AVERAGES[average]
+    return num_labels, float(threshold), code, samplewise, ignore_index, bool(validate_args)
+
+
+def binary_accuracy(
+    preds: Tensor,
+    target: Tensor,
+    threshold: float = 0.5,
+    multidim_average: Literal["global", "samplewise"] = "global",
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Fraction of binary predictions that are right.
+
+    .. math::
+        \text{accuracy} = \frac{TP + TN}{TP + TN + FP + FN}
+
+    One pass over the inputs on their device and the current stream; the host never waits.
+
+    Args:
+        preds: Scores or labels of shape ``(N, ...)``. Floating scores (float16, bfloat16, float32,
+            float64) are probabilities, or logits if any of them lies outside [0, 1]; a NaN counts
+            as neither and is never positive. Integers and bools are labels, 0 or 1.
+        target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
+        threshold: A score is positive if it, or its sigmoid if it is a logit, is strictly greater.
+            It is rounded to the scores' dtype, in which the comparison happens.
+        multidim_average: ``"global"`` counts all elements together, ``"samplewise"`` those of each
+            sample apart; that needs at least two dimensions.
+        ignore_index: Elements with this target are not counted.
+        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. Without,
+            the elements that have one are left out. Shapes and arguments are checked either way.
+
+    Returns:
+        A float32 tensor on the inputs' device: a scalar, or ``(N,)`` samplewise (a scalar if ``N``
+        is 1, as in TorchMetrics). No counted elements give 0.
+
+    Raises:
+        ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
+        RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
+            value is NaN and the error is raised by the next call or ``syncfree.check_errors()``.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional.classification import binary_accuracy
+        >>> target = torch.tensor([0, 1, 0, 1])
+        >>> binary_accuracy(torch.tensor([0.2, 0.7, 0.6, 0.9]), target)
+        tensor(0.7500)
+        >>> binary_accuracy(torch.tensor([-3.0, 0.1, -0.2, -0.4]), target)  # logits
+        tensor(0.7500)
+    """
+    arguments = _binary_arguments(threshold, multidim_average, ignore_index, validate_args)
+    result: Tensor = ops.binary_accuracy(preds, target, *arguments)
+    return result
+
+
+def multiclass_accuracy(
+    preds: Tensor,
+    target: Tensor,
+    num_classes: int | None = None,
+    average: Literal["micro", "macro", "weighted", "none"] | None = "macro",
+    top_k: int = 1,
+    multidim_average: Literal["global", "samplewise"] = "global",
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Fraction of class predictions that are right, over all or for each class.
+
+    .. math::
+        \text{accuracy}_c = \frac{TP_c}{TP_c + FN_c}
+
+    A prediction is right if fewer than ``top_k`` classes come before the target's class. Classes
+    are ordered as by ``torch.argmax``: NaN before everything, equal scores by class index. One pass
+    over the scores on their device and the current stream, without a copy of them; the host never
+    waits. Where only right or wrong matters (every average but ``"macro"`` with ``top_k=1``) the
+    rest of a row of scores is not read once it is known to be wrong, nor is anything of an ignored
+    one.
+
+    Args:
+        preds: Scores ``(N, C, ...)`` of a floating dtype (float16, bfloat16, float32, float64), or
+            labels ``(N, ...)``: integers, bools or whole numbers of a floating dtype. Any strides,
+            for example ``logits[:, :-1].transpose(1, 2)``; beyond eight dimensions the trailing
+            ones are flattened, with a copy where strides do not allow a view.
+        target: Labels ``(N, ...)`` on the same device, 0 to ``C - 1``; any integer dtype, bool, or
+            whole numbers of a floating dtype.
+        num_classes: ``C``, at least 2. ``None`` is possible with ``average="micro"`` and
+            ``top_k=1``: then no range is known and no label is out of it.
+        average: ``"micro"`` counts all samples together. ``"none"`` (``None``) gives a value for
+            each class. ``"macro"`` is their mean over the classes that occur among targets or, with
+            ``top_k=1``, among predictions; ``"weighted"`` weights them by how often they are the
+            target.
+        top_k: How many of the highest scores may hold the target; 1 to ``num_classes``. Labels
+            allow 1 only.
+        multidim_average: ``"global"`` counts all positions together, ``"samplewise"`` those of each
+            sample apart; that needs a further dimension.
+        ignore_index: Positions with this target are not counted, whether or not it is a class.
+        validate_args: Whether labels outside 0 to ``C - 1`` (and ``ignore_index``) are errors.
+            Without, micro counts them as wrong and the other averages leave them out. Shapes and
+            arguments are checked either way.
+
+    Returns:
+        A float32 tensor on the inputs' device: a scalar, or ``(C,)`` without average; samplewise
+        ``(N,)`` or ``(N, C)``. No counted positions give 0.
+
+    Raises:
+        ValueError: If an argument is out of range or the shapes do not fit.
+        RuntimeError: If the devices differ, or a label is out of range; the message has the number
+            of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
+            and the error is raised by the next call or ``syncfree.check_errors()``.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional.classification import multiclass_accuracy
+        >>> target = torch.tensor([2, 1, 0, 0])
+        >>> scores = torch.tensor(
+        ...     [[0.1, 0.3, 0.6], [0.2, 0.5, 0.3], [0.7, 0.2, 0.1], [0.3, 0.4, 0.3]]
+        ... )
+        >>> multiclass_accuracy(scores, target, num_classes=3)
+        tensor(0.8333)
+        >>> multiclass_accuracy(scores, target, num_classes=3, average=None)
+        tensor([0.5000, 1.0000, 1.0000])
+        >>> multiclass_accuracy(scores, target, num_classes=3, average="micro", top_k=2)
+        tensor(1.)
+    """
+    arguments = _multiclass_arguments(
+        num_classes, average, top_k, multidim_average, ignore_index, validate_args
+    )
+    result: Tensor = ops.multiclass_accuracy(preds, target, *arguments)
+    return result
+
+
+def multilabel_accuracy(
+    preds: Tensor,
+    target: Tensor,
+    num_labels: int,
+    threshold: float = 0.5,
+    average: Literal["micro", "macro", "weighted", "none"] | None = "macro",
+    multidim_average: Literal["global", "samplewise"] = "global",
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    r"""Fraction of binary predictions that are right, over all or for each of several labels.
+
+    .. math::
+        \text{accuracy}_l = \frac{TP_l + TN_l}{TP_l + TN_l + FP_l + FN_l}
+
+    One pass over the inputs on their device and the current stream; the host never waits.
+
+    Args:
+        preds: Scores or labels of shape ``(N, L, ...)``, read as by :func:`binary_accuracy`: one
+            score outside [0, 1] makes all of them logits.
+        target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
+        num_labels: ``L``, at least 2.
+        threshold: A score is positive if it, or its sigmoid if it is a logit, is strictly greater.
+        average: ``"micro"`` counts all elements together. ``"none"`` (``None``) gives a value for
+            each label, ``"macro"`` their mean, ``"weighted"`` their mean weighted by the labels'
+            positives.
+        multidim_average: ``"global"`` counts all samples together, ``"samplewise"`` each apart;
+            that needs at least three dimensions.
+        ignore_index: Elements with this target are not counted.
+        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. Without,
+            the elements that have one are left out. Shapes and arguments are checked either way.
+
+    Returns:
+        A float32 tensor on the inputs' device: a scalar, or ``(L,)`` without average; samplewise
+        ``(N,)`` or ``(N, L)``. As in TorchMetrics the dimension ``N`` is dropped if it is 1, except
+        for micro, where TorchMetrics fails. No counted elements give 0.
+
+    Raises:
+        ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
+            samplewise inputs lack a dimension.
+        RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
+            value is NaN and the error is raised by the next call or ``syncfree.check_errors()``.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional.classification import multilabel_accuracy
+        >>> target = torch.tensor([[0, 1, 0], [1, 0, 1]])
+        >>> preds = torch.tensor([[0.1, 0.9, 0.8], [0.7, 0.3, 0.9]])
+        >>> multilabel_accuracy(preds, target, num_labels=3)
+        tensor(0.8333)
+        >>> multilabel_accuracy(preds, target, num_labels=3, average=None)
+        tensor([1.0000, 1.0000, 0.5000])
+    """
+    arguments = _multilabel_arguments(
+        num_labels, threshold, average, multidim_average, ignore_index, validate_args
+    )
+    result: Tensor = ops.multilabel_accuracy(preds, target, *arguments)
+    return result
+
+
+def accuracy(
+    preds: Tensor,
+    target: Tensor,
+    task: Literal["binary", "multiclass", "multilabel"],
+    threshold: float = 0.5,
+    num_classes: int | None = None,
+    num_labels: int | None = None,
+    average: Literal["micro", "macro", "weighted", "none"] | None = "micro",
+    multidim_average: Literal["global", "samplewise"] = "global",
+    top_k: int | None = 1,
+    ignore_index: int | None = None,
+    validate_args: bool = True,
+) -> Tensor:
+    """Accuracy for the task that ``task`` names.
+
+    Args:
+        preds: See the function of the task.
+        target: See the function of the task.
+        task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``, in upper or lower case, for
+            :func:`binary_accuracy`, :func:`multiclass_accuracy` or :func:`multilabel_accuracy`.
+        threshold: For binary and multilabel.
+        num_classes: For multiclass, required there.
+        num_labels: For multilabel, required there.
+        average: For multiclass and multilabel; ``"micro"`` by default, unlike in their own
+            functions.
+        multidim_average: ``"global"`` or ``"samplewise"``.
+        top_k: For multiclass.
+        ignore_index: Elements with this target are not counted.
+        validate_args: Whether bad labels are errors.
+
+    Returns:
+        A float32 tensor as from the function of the task.
+
+    Raises:
+        ValueError: If ``task`` is not one of the three, the task's ``num_classes``, ``num_labels``
+            or ``top_k`` is no integer, or as in the function of the task.
+        RuntimeError: As in the function of the task.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional.classification import accuracy
+        >>> preds, target = torch.tensor([0, 2, 1, 3]), torch.tensor([0, 1, 2, 3])
+        >>> accuracy(preds, target, task="multiclass", num_classes=4)
+        tensor(0.5000)
+    """
+    name = parse_task(task)
+    if name == "binary":
+        return binary_accuracy(
+            preds, target, threshold, multidim_average, ignore_index, validate_args
+        )
+    if name == "multiclass":
+        _require_int("num_classes", num_classes, name)
+        _require_int("top_k", top_k, name)
+        return multiclass_accuracy(
+            preds,
+            target,
+            num_classes,
+            average,
+            top_k,  # type: ignore[arg-type]
+            multidim_average,
+            ignore_index,
+            validate_args,
+        )
+    _require_int("num_labels", num_labels, name)
+    return multilabel_accuracy(
+        preds,
+        target,
+        num_labels,  # type: ignore[arg-type]
+        threshold,
+        average,
+        multidim_average,
+        ignore_index,
+        validate_args,
+    )
+
+
+def _require_int(name: str, value: object, task: str) -> None:
+    if not isinstance(value, int):
+        raise ValueError(
+            f"Optional arg `{name}` must be type `int` when task is {task}. Got {type(value)}"
+        )

@@ -1,0 +1,92 @@
+"""PSNR, SSIM and mean absolute error from one pass over the images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from syncfree._ops.registry import REDUCTIONS
+from syncfree._ops.ssim import image_quality as _op
+from syncfree.functional._gradients import without_gradient
+from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image.ssim import window_arguments
+
+
+class ImageQuality(NamedTuple):
+    """What `image_quality` returns; tensors on the images' device."""
+
+    psnr: Tensor
+    ssim: Tensor
+    mae: Tensor
+
+
+def image_quality(
+    preds: Tensor,
+    target: Tensor,
+    data_range: float | tuple[float, float],
+    *,
+    reduction: Literal["elementwise_mean", "none"] | None = "elementwise_mean",
+    gaussian_kernel: bool = True,
+    sigma: float | Sequence[float] = 1.5,
+    kernel_size: int | Sequence[int] = 11,
+    k1: float = 0.01,
+    k2: float = 0.03,
+) -> ImageQuality:
+    """PSNR, SSIM and mean absolute error of two batches of images, which are read once.
+
+    The SSIM kernel sums the squared and absolute differences of the pixels it loads anyway; a
+    second launch of one small block finishes them. The host never waits.
+
+    Args:
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
+            float64 or uint8.
+        target: True images, same shape and device; the dtype may differ.
+        data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
+            inputs are clamped, for all three results.
+        reduction: ``"elementwise_mean"``: SSIM is the mean over images, PSNR comes from the error
+            pooled over the batch, as `peak_signal_noise_ratio` gives it by default. ``"none"``
+            (``None``): one value an image for each.
+        gaussian_kernel: See `structural_similarity_index_measure`, as for all that follow.
+        sigma: Standard deviation of the Gaussian window.
+        kernel_size: Size of the uniform window.
+        k1: Constant of the luminance term.
+        k2: Constant of the contrast term.
+
+    Returns:
+        A named tuple of scalars, or of tensors of shape (B,). ``psnr`` (decibels) and ``mae`` (in
+        units of the images) are float32, or float64 for float64 ``preds``; ``ssim`` has the dtype
+        of ``preds``, float32 for uint8. Identical images have a PSNR of ``inf``.
+
+    Raises:
+        RuntimeError: As for `structural_similarity_index_measure`.
+        ValueError: Likewise, and if ``reduction`` is neither of the two.
+        TypeError: If ``data_range`` is neither a number nor a tuple of two.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional import image_quality
+        >>> target = torch.zeros(2, 3, 16, 16)
+        >>> image_quality(target + 0.1, target, data_range=1.0).psnr
+        tensor(20.0000)
+    """
+    if reduction not in ("elementwise_mean", "none", None):
+        raise ValueError(
+            "Expected argument `reduction` to be one of ('elementwise_mean', 'none', None), "
+            f"but got {reduction!r}."
+        )
+    number, interval = parse_data_range(data_range)
+    return ImageQuality(
+        *without_gradient(
+            _op,
+            preds,
+            target,
+            *window_arguments(gaussian_kernel, sigma, kernel_size),
+            number,
+            interval,
+            float(k1),
+            float(k2),
+            REDUCTIONS[reduction],
+        )
+    )
