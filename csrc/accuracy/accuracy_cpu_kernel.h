@@ -103,7 +103,7 @@ inline __attribute__((always_inline)) bool threshold_strided(const T* scores, st
   for (std::int64_t i = 0; i < count; ++i) {
     const auto score = to<ComputeOf<T>>(scores[i * stride]);
     out[i] = kBoundCounts ? score >= exact_bound : score > exact_bound;
-    outside |= (score < 0) | (score > 1);
+    outside |= (score < 0) | (score > 1);  // `||` would keep the loop from being vectorised
   }
   return outside != 0;
 }

@@ -1,5 +1,6 @@
 // Chooses the kernel for a problem, its grid and its workspace.
 #include <algorithm>
+#include <bit>
 
 #include "accuracy/count_job.cuh"
 #include "core/device_info.h"
@@ -30,7 +31,9 @@ constexpr std::int64_t kWalkedRowBytes = 64;
 constexpr std::int64_t kMostRowBlocks = 65536;
 constexpr std::int64_t kMostPrivateCounters = std::int64_t{1} << 23;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Which dimension of the target tells groups apart.
 bool is_group_dimension(const Problem& problem, int dimension) {
@@ -80,33 +83,34 @@ bool is_vectorized(const Problem& problem, const CountJob& job) {
   return aligned;
 }
 
-// Blocks for groups of `tiles` tiles each: `wanted` in all, several for a group while groups are few.
+// `wanted` blocks for groups of `tiles` tiles each, several for a group while groups are few.
 void spread_blocks(CountJob& job, std::int64_t tiles, std::int64_t wanted) {
   std::int64_t per_group = std::clamp<std::int64_t>(wanted / job.group_count, 1, tiles);
   const bool many_counters = job.tally == Tally::kClasses && job.group_count > 1 &&
                              job.group_count * job.classes > kMostPrivateCounters / 32;
   if (many_counters) per_group = 1;
   job.blocks_per_group = static_cast<std::uint32_t>(per_group);
-  job.blocks = static_cast<std::uint32_t>(
-      per_group > 1 ? per_group * job.group_count : std::min(job.group_count, wanted));
+  job.blocks = static_cast<std::uint32_t>(per_group > 1 ? per_group * job.group_count
+                                                        : std::min(job.group_count, wanted));
 }
 
-// Class counters in shared memory where a block counts enough to be worth clearing and flushing them.
+// Class counters in shared memory where a block counts enough to pay for clearing and flushing.
 void place_class_counters(Plan& plan, std::int64_t tiles, std::int64_t rows_per_tile,
                           int most_copies) {
   CountJob& job = plan.job;
   if (job.tally == Tally::kFraction) return;
-  const std::int64_t cells = job.class_fields() * job.classes;
+  const std::int64_t cells = job.class_cells;
   const std::int64_t bytes = cells * static_cast<std::int64_t>(sizeof(unsigned int));
   const bool alone = job.blocks_per_group == 1;
   const std::int64_t rows = divide_up(tiles, job.blocks_per_group) * rows_per_tile;
   if (most_copies > 0 && bytes <= kSharedCounterBytes && (alone || 2 * rows >= job.classes))
-    job.shared_copies = static_cast<int>(
-        std::clamp<std::int64_t>(kSharedCopyBytes / std::max<std::int64_t>(bytes, 1), 1, most_copies));
+    job.shared_copies =
+        static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(
+            kSharedCopyBytes / std::max<std::int64_t>(bytes, 1), 1, most_copies))));
   if (alone && job.shared_copies > 0) return;
   if (alone && cells > 0)
-    job.blocks = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
-        kMostPrivateCounters / cells, 1, job.blocks));
+    job.blocks = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(kMostPrivateCounters / cells, 1, job.blocks));
   plan.class_totals = (alone ? job.blocks : job.group_count) * cells;
   job.finish_separately = job.group_count == 1 && job.classes > kFusedClasses;
 }
@@ -129,7 +133,9 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
   }
   const bool argmax = needs_predicted_class(problem);
   plan.kernel = argmax ? Kernel::kArgmaxRows : Kernel::kRankRows;
-  if (row_bytes <= kLaneRowBytes) {
+  // Blocks count rows in 32 bits, which only an expanded tensor can exceed.
+  const std::int64_t row_count = job.group_count * job.element_count;
+  if (row_bytes <= kLaneRowBytes || row_count >> 31 != 0) {
     // Four vectors a lane are in flight together.
     job.lanes = 2;
     while (job.lanes < 32 && job.lanes * 4 * 16 < row_bytes) job.lanes *= 2;
@@ -138,8 +144,8 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
     spread_blocks(job, tiles, multiprocessors * 8);
     place_class_counters(plan, tiles, rows_per_tile, 4);
   } else {
-    // With fewer rows than multiprocessors, each needs more threads to keep the memory busy.
-    const bool few = job.group_count * job.element_count <= 2 * multiprocessors;
+    // A few very long rows need more threads each to keep the memory busy.
+    const bool few = row_count <= 2 * multiprocessors && row_bytes > 4 * kLaneRowBytes;
     job.lanes = few ? 1024 : argmax ? 256 : 128;
     spread_blocks(job, job.element_count, kMostRowBlocks);
     if (job.tally == Tally::kClasses && job.group_count > 1) {
@@ -177,8 +183,8 @@ void plan_elements(const Problem& problem, Plan& plan, std::int64_t multiprocess
   job.blocks = static_cast<std::uint32_t>(divide_up(job.group_count * turns * job.lanes, 256));
   // Otherwise many threads would add to the same few totals in global memory.
   job.shared_copies = job.lanes == 1 && turns > 1 && job.group_count <= 512 ? 1 : 0;
-  job.finish_separately = job.group_count > kFusedFractions ||
-                          (job.averages_labels && job.values > kFusedLabelMeans);
+  job.finish_separately =
+      job.group_count > kFusedFractions || (job.averages_labels && job.values > kFusedLabelMeans);
   plan.element_totals = job.group_count;
 }
 
@@ -196,6 +202,8 @@ Plan make_plan(const Problem& problem) {
   job.average = problem.average;
   const bool class_counts = problem.task == Task::kMulticlass && !is_plain_fraction(problem);
   job.tally = class_counts ? Tally::kClasses : Tally::kFraction;
+  job.counts_false_positives = needs_predicted_class(problem);
+  if (class_counts) job.class_cells = (job.counts_false_positives ? 3 : 2) * job.classes;
   job.averages_labels =
       problem.task == Task::kMultilabel &&
       (problem.average == Average::kMacro || problem.average == Average::kWeighted);

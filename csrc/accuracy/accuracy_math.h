@@ -1,4 +1,4 @@
-// Arithmetic that the CPU and CUDA accuracy kernels share: order of scores, labels, thresholds,
+// Arithmetic shared by the CPU and CUDA accuracy kernels: score order, labels, thresholds,
 // averages.
 #pragma once
 
@@ -49,6 +49,21 @@ using BitsOf = typename FloatFormat<T>::Bits;
 template <class T>
 using ComputeOf = typename FloatFormat<T>::Compute;
 
+// Calls `f(TypeTag<T>{})` for the floating type that `dtype` names.
+template <class F>
+decltype(auto) dispatch_score_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return f(TypeTag<double>{});
+    case DType::kFloat16:
+      return f(TypeTag<Half>{});
+    case DType::kBFloat16:
+      return f(TypeTag<BFloat16>{});
+    default:
+      return f(TypeTag<float>{});
+  }
+}
+
 // ---- Order of scores: torch.argmax's. NaN is above +inf, all NaN are equal, -0 equals +0, and
 // among equal scores the lower class index is ahead.
 
@@ -90,8 +105,7 @@ SYNCFREE_HD bool is_plain_fraction(const Problem& problem) {
 }
 
 // Only the top-1 macro average depends on the class that a wrong row predicts: a class without
-// support counts once something was predicted as it. Everything else needs to know right or wrong
-// alone.
+// support counts once something was predicted as it. All others ask only for right or wrong.
 SYNCFREE_HD bool needs_predicted_class(const Problem& problem) {
   return problem.task == Task::kMulticlass && problem.average == Average::kMacro &&
          effective_top_k(problem) == 1;
@@ -271,21 +285,9 @@ inline ScoreThreshold score_threshold(DType dtype, double threshold) {
   // The bisection takes microseconds, and callers keep one threshold.
   thread_local Memo memo;
   if (memo.dtype == dtype && memo.threshold == threshold) return memo.bounds;
-  ScoreThreshold bounds;
-  switch (dtype) {
-    case DType::kFloat64:
-      bounds = detail::find_score_threshold<double>(threshold);
-      break;
-    case DType::kFloat16:
-      bounds = detail::find_score_threshold<Half>(threshold);
-      break;
-    case DType::kBFloat16:
-      bounds = detail::find_score_threshold<BFloat16>(threshold);
-      break;
-    default:
-      bounds = detail::find_score_threshold<float>(threshold);
-      break;
-  }
+  const ScoreThreshold bounds = dispatch_score_dtype(dtype, [&](auto tag) {
+    return detail::find_score_threshold<typename decltype(tag)::type>(threshold);
+  });
   memo = {dtype, threshold, bounds};
   return bounds;
 }

@@ -1,4 +1,4 @@
-// Class counts from contiguous rows of scores where the predicted class matters: the argmax of each row.
+// Class counts from contiguous rows of scores by the argmax of each row.
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
 
@@ -115,20 +115,8 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream) {
-  switch (job.preds_dtype) {
-    case DType::kFloat64:
-      launch_for<double>(job, stream);
-      break;
-    case DType::kFloat16:
-      launch_for<Half>(job, stream);
-      break;
-    case DType::kBFloat16:
-      launch_for<BFloat16>(job, stream);
-      break;
-    default:
-      launch_for<float>(job, stream);
-      break;
-  }
+  dispatch_score_dtype(job.preds_dtype,
+                       [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
   return cudaGetLastError();
 }
 

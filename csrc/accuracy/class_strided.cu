@@ -1,5 +1,5 @@
-// Scores whose classes lie apart (images as N, C, H, W): a thread owns four pixels and walks the classes,
-// so that neighbouring threads read neighbouring scores.
+// Scores whose classes lie apart, as in images (N, C, H, W): a thread walks the classes of four
+// pixels.
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
 
@@ -15,11 +15,12 @@ template <class Compute>
 constexpr Compute kLowest = -std::numeric_limits<Compute>::infinity();
 
 template <class T>
-struct alignas(sizeof(T) * kPixels <= 16 ? sizeof(T) * kPixels : 16) Quad {
+struct Quad {
   T score[kPixels];
 };
 
-// The four pixels of a thread: adjacent ones read as one vector, or strided by the block.
+// The four pixels of a thread, adjacent ones read as one vector or strided ones each by itself,
+// class after class.
 template <class T, bool kVector>
 class PixelScores {
  public:
@@ -28,57 +29,52 @@ class PixelScores {
       : class_stride_(job.class_stride) {
     const T* scores = static_cast<const T*>(job.preds) + base.preds;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) first_[i] = scores + offsets[i];
+    for (int i = 0; i < kLoads; ++i) next_[i] = scores + offsets[i];
   }
 
-  __device__ Quad<T> load(unsigned int c) const {
+  // Of one class, for the pixel's rank. Before the first `next`.
+  __device__ T score(int pixel, unsigned int c) const {
     const std::int64_t offset = c * class_stride_;
-    Quad<T> quad{};
-    if constexpr (!kVector) {
+    return load(kVector ? next_[0] + offset + pixel : next_[kVector ? 0 : pixel] + offset);
+  }
+
+  // The scores of the next kBatch classes, of which `left` remain.
+  __device__ void next(unsigned int left, Quad<T> (&batch)[kBatch]) {
 #pragma unroll
-      for (int i = 0; i < kPixels; ++i) quad.score[i] = load_one(first_[i] + offset);
-    } else if constexpr (sizeof(T) == 2) {
-      const uint2 words = __ldg(reinterpret_cast<const uint2*>(first_[0] + offset));
-      memcpy(&quad, &words, sizeof(quad));
-    } else {
-      uint4 words[sizeof(quad) / 16];
+    for (unsigned int j = 0; j < kBatch; ++j) {
+      batch[j] = Quad<T>{};
+      if (j < left) batch[j] = load_quad();
 #pragma unroll
-      for (unsigned int i = 0; i < sizeof(quad) / 16; ++i)
-        words[i] = __ldg(reinterpret_cast<const uint4*>(first_[0] + offset) + i);
-      memcpy(&quad, words, sizeof(quad));
+      for (int i = 0; i < kLoads; ++i) next_[i] += class_stride_;
     }
-    return quad;
-  }
-
-  __device__ T load_pixel(int pixel, unsigned int c) const {
-    const std::int64_t offset = c * class_stride_;
-    return load_one(kVector ? first_[0] + offset + pixel : first_[kVector ? 0 : pixel] + offset);
   }
 
  private:
   static constexpr int kLoads = kVector ? 1 : kPixels;
 
-  static __device__ T load_one(const T* score) {
+  static __device__ T load(const T* score) {
     return syncfree::detail::bit_cast<T>(__ldg(reinterpret_cast<const BitsOf<T>*>(score)));
   }
 
-  std::int64_t class_stride_;
-  const T* first_[kLoads];
-};
-
-template <class T, bool kVector>
-__device__ void load_batch(const PixelScores<T, kVector>& scores, unsigned int first,
-                           unsigned int classes, Quad<T> (&batch)[kBatch]) {
+  __device__ Quad<T> load_quad() const {
+    if constexpr (kVector) {
+      using Vector = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+      return syncfree::detail::bit_cast<Quad<T>>(__ldg(reinterpret_cast<const Vector*>(next_[0])));
+    } else {
+      Quad<T> quad;
 #pragma unroll
-  for (int j = 0; j < kBatch; ++j) {
-    batch[j] = Quad<T>{};
-    if (first + j < classes) batch[j] = scores.load(first + j);
+      for (int i = 0; i < kPixels; ++i) quad.score[i] = load(next_[i]);
+      return quad;
+    }
   }
-}
+
+  std::int64_t class_stride_;
+  const T* next_[kLoads];
+};
 
 // The class of each pixel's greatest score.
 template <class T, bool kVector>
-__device__ void predict(const PixelScores<T, kVector>& scores, unsigned int classes,
+__device__ void predict(PixelScores<T, kVector>& scores, unsigned int classes,
                         unsigned int (&predicted)[kPixels]) {
   using Compute = ComputeOf<T>;
   Compute best[kPixels];
@@ -89,14 +85,15 @@ __device__ void predict(const PixelScores<T, kVector>& scores, unsigned int clas
   }
   for (unsigned int first = 0; first < classes; first += kBatch) {
     Quad<T> batch[kBatch];
-    load_batch(scores, first, classes, batch);
+    scores.next(classes - first, batch);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       if (first + j >= classes) break;
 #pragma unroll
       for (int i = 0; i < kPixels; ++i) {
         const auto score = to<Compute>(batch[j].score[i]);
-        if (!(score <= best[i]) && best[i] == best[i]) {  // NaN is the greatest, the first one stays
+        if (!(score <= best[i]) &&
+            best[i] == best[i]) {  // NaN is the greatest, the first one stays
           best[i] = score;
           predicted[i] = first + j;
         }
@@ -107,15 +104,14 @@ __device__ void predict(const PixelScores<T, kVector>& scores, unsigned int clas
 
 // Whether fewer than top_k classes are ahead of each pixel's target.
 template <class T, bool kVector>
-__device__ void rank(const PixelScores<T, kVector>& scores, unsigned int classes,
-                     unsigned int top_k, const unsigned int (&target)[kPixels],
-                     bool (&correct)[kPixels]) {
+__device__ void rank(PixelScores<T, kVector>& scores, unsigned int classes, unsigned int top_k,
+                     const unsigned int (&target)[kPixels], bool (&correct)[kPixels]) {
   using Compute = ComputeOf<T>;
   Compute before[kPixels], after[kPixels];
   unsigned int ahead[kPixels];
 #pragma unroll
   for (int i = 0; i < kPixels; ++i) {
-    const RankBounds<T> bounds(target[i] == kUnscored ? T{} : scores.load_pixel(i, target[i]));
+    const RankBounds<T> bounds(target[i] == kUnscored ? T{} : scores.score(i, target[i]));
     before[i] = to<Compute>(bounds.before);
     after[i] = to<Compute>(bounds.after);
     ahead[i] = target[i] == kUnscored ? top_k : 0;
@@ -126,7 +122,7 @@ __device__ void rank(const PixelScores<T, kVector>& scores, unsigned int classes
     for (int i = 0; i < kPixels; ++i) open |= ahead[i] < top_k;
     if (!__any_sync(0xffffffffu, open)) break;
     Quad<T> batch[kBatch];
-    load_batch(scores, first, classes, batch);
+    scores.next(classes - first, batch);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       if (first + j >= classes) break;
@@ -189,7 +185,7 @@ __global__ void __launch_bounds__(kThreads,
       }
       if (!__any_sync(0xffffffffu, any)) continue;
 
-      const PixelScores<T, kVector> scores(job, base, preds_at);
+      PixelScores<T, kVector> scores(job, base, preds_at);
       if constexpr (kRank) {
         rank(scores, classes, static_cast<unsigned int>(job.top_k), target, correct);
       } else {
@@ -213,7 +209,8 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
   };
   const bool ranks = job.top_k > 1;
   if constexpr (sizeof(T) < 8) {
-    if (job.vectorized) return launch(ranks ? walk_classes<T, true, true> : walk_classes<T, true, false>);
+    if (job.vectorized)
+      return launch(ranks ? walk_classes<T, true, true> : walk_classes<T, true, false>);
   }
   launch(ranks ? walk_classes<T, false, true> : walk_classes<T, false, false>);
 }
@@ -221,20 +218,8 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream) {
-  switch (job.preds_dtype) {
-    case DType::kFloat64:
-      launch_for<double>(job, stream);
-      break;
-    case DType::kFloat16:
-      launch_for<Half>(job, stream);
-      break;
-    case DType::kBFloat16:
-      launch_for<BFloat16>(job, stream);
-      break;
-    default:
-      launch_for<float>(job, stream);
-      break;
-  }
+  dispatch_score_dtype(job.preds_dtype,
+                       [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
   return cudaGetLastError();
 }
 

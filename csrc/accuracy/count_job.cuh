@@ -11,7 +11,7 @@
 
 namespace syncfree::accuracy {
 
-// Division of 64-bit integers costs several times that of 32-bit ones. For numbers that are not negative.
+// Of numbers not negative; 64-bit division costs several times what 32-bit division does.
 SYNCFREE_HD std::int64_t quotient(std::int64_t number, std::int64_t divisor) {
   const auto a = static_cast<std::uint64_t>(number), b = static_cast<std::uint64_t>(divisor);
   if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
@@ -127,7 +127,10 @@ struct CountJob {
   std::uint32_t blocks = 1;
   // Threads that share a row of scores or a group of elements.
   int lanes = 32;
-  // Copies of the class counters in shared memory; none if outcomes go to global memory at once.
+  std::int64_t class_cells = 0;         // counters of a group
+  bool counts_false_positives = false;  // they are the last third of the counters
+  // Copies of the class counters in shared memory, a power of two; none if outcomes go to global
+  // memory at once.
   int shared_copies = 0;
   bool finish_separately = false;
   bool vectorized = false;  // four adjacent pixels lie in one aligned vector, for every class
@@ -140,13 +143,7 @@ struct CountJob {
   ElementTotals* element_totals = nullptr;
   unsigned long long* class_totals = nullptr;
 
-  SYNCFREE_HD int class_fields() const {
-    return average == Average::kMacro && top_k == 1 ? 3 : 2;
-  }
-
-  std::size_t shared_bytes() const {
-    return sizeof(unsigned int) * shared_copies * class_fields() * classes;
-  }
+  std::size_t shared_bytes() const { return sizeof(unsigned int) * shared_copies * class_cells; }
 
   // Position in the target's logical row-major order, and back.
   __device__ std::int64_t logical_index(std::int64_t group, std::int64_t element) const {

@@ -1,5 +1,4 @@
-// Fractions of right elements where each element is judged alone: binary, multilabel, and predicted
-// class labels whose classes need not be told apart.
+// Fractions of right elements, each judged alone: binary, multilabel, and class labels pooled.
 #include "accuracy/tally.cuh"
 
 namespace syncfree::accuracy {
@@ -169,8 +168,8 @@ __device__ void finish_values(const CountJob& job, std::int64_t turn, std::int64
   } else {
     for (std::int64_t i = turn * kThreads + threadIdx.x; i < job.values; i += turns * kThreads) {
       const ElementTotals totals = take(job.element_totals[i]);
-      const float fraction = safe_fraction(
-          logits ? totals.logit_correct : totals.probability_correct, totals.valid);
+      const float fraction =
+          safe_fraction(logits ? totals.logit_correct : totals.probability_correct, totals.valid);
       job.value[i] = bad ? kNaN : fraction;
     }
   }
@@ -264,20 +263,7 @@ cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream) {
   if (job.predicts_labels) {
     launch(TypeTag<Labels>{});
   } else {
-    switch (job.preds_dtype) {
-      case DType::kFloat64:
-        launch(TypeTag<double>{});
-        break;
-      case DType::kFloat16:
-        launch(TypeTag<Half>{});
-        break;
-      case DType::kBFloat16:
-        launch(TypeTag<BFloat16>{});
-        break;
-      default:
-        launch(TypeTag<float>{});
-        break;
-    }
+    dispatch_score_dtype(job.preds_dtype, launch);
   }
   if (job.finish_separately) {
     constexpr std::int64_t kMostBlocks = 65536;

@@ -1,4 +1,4 @@
-// The averages over many classes, which would keep a single last block busy for longer than a launch.
+// Averages over so many classes that one last block would take longer than another launch.
 #include "accuracy/tally.cuh"
 #include "core/device_info.h"
 

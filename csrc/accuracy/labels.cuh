@@ -1,4 +1,4 @@
-// Labels on the device: read in batches; the bad ones gathered and handed to the host without a wait.
+// Labels on the device: batched reads, and the report of bad ones.
 #pragma once
 
 #include "accuracy/count_job.cuh"
@@ -18,14 +18,14 @@ SYNCFREE_HD void load_labels(const void* labels, DType dtype, const std::int64_t
 }
 
 __device__ __noinline__ inline void report_bad_label(const CountJob& job, std::int64_t group,
-                                        std::int64_t element, ErrorKind kind) {
+                                                     std::int64_t element, ErrorKind kind) {
   atomicAdd(&job.grid->bad_labels, 1ull);
   const std::uint64_t order = error_order(job.logical_index(group, element), kind);
   atomicMax(&job.grid->bad_first, static_cast<unsigned long long>(~order));
 }
 
-// One thread, once every other block's reports are visible. Returns whether any label was bad, hands
-// them to the host and leaves the totals zero.
+// One thread, once every other block's reports are visible. Returns whether any label was bad,
+// hands them to the host and leaves the totals zero.
 __device__ __noinline__ inline bool publish_bad_labels(const CountJob& job) {
   const unsigned long long count = __ldcg(&job.grid->bad_labels);
   if (count == 0) return false;

@@ -1,5 +1,4 @@
-// Right or wrong from contiguous rows of scores: counts the classes ahead of the target and leaves a row
-// once there are top_k of them.
+// Right or wrong from contiguous rows of scores: leaves a row once top_k classes beat the target.
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
 
@@ -72,8 +71,8 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
   finish_groups(job);
 }
 
-// Adds a warp's count to the row's and tells whether the warp may leave. No barrier: a warp that learns
-// of the others' counts late only reads on a little.
+// Adds a warp's count to the row's and tells whether the warp may leave. No barrier: a warp that
+// learns of the others' counts late only reads on a little.
 __device__ bool row_is_lost(unsigned int* ahead, unsigned int count, unsigned int top_k) {
   if (__any_sync(kFullWarp, count != 0)) {
     count = sum_over_lanes(count, 32);
@@ -151,20 +150,8 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_rank_rows(const CountJob& job, cudaStream_t stream) {
-  switch (job.preds_dtype) {
-    case DType::kFloat64:
-      launch_for<double>(job, stream);
-      break;
-    case DType::kFloat16:
-      launch_for<Half>(job, stream);
-      break;
-    case DType::kBFloat16:
-      launch_for<BFloat16>(job, stream);
-      break;
-    default:
-      launch_for<float>(job, stream);
-      break;
-  }
+  dispatch_score_dtype(job.preds_dtype,
+                       [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
   return cudaGetLastError();
 }
 

@@ -1,4 +1,4 @@
-// A row of scores, contiguous over the classes: split into aligned 16-byte vectors, compared packed.
+// A contiguous row of scores in aligned 16-byte vectors: counting rivals and finding the maximum.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -40,14 +40,13 @@ struct ScoreRow {
     return head + vector * kVectorLength<T>;
   }
   __device__ T score(unsigned int c) const {
-    return syncfree::detail::bit_cast<T>(
-        __ldg(reinterpret_cast<const BitsOf<T>*>(scores) + c));
+    return syncfree::detail::bit_cast<T>(__ldg(reinterpret_cast<const BitsOf<T>*>(scores) + c));
   }
 };
 
-// ---- Rank: a rival is ahead if `!(score <= bound)`, which makes NaN the greatest; the bound is the
-// target's score after the target, where ties lose, and the next value below it before the target,
-// where ties win.
+// ---- Rank: a rival is ahead if `!(score <= bound)`, which makes NaN the greatest; the bound is
+// the target's score after the target, where ties lose, and the next value below it before the
+// target, where ties win.
 template <class T>
 struct RankBounds {
   T before;
@@ -102,14 +101,13 @@ __device__ unsigned int count_exceeding(const uint4& words, T bound) {
   } else {
     unsigned int count = 0;
 #pragma unroll
-    for (int i = 0; i < kVectorLength<T>; ++i)
-      count += exceeds(vector_element<T>(words, i), bound);
+    for (int i = 0; i < kVectorLength<T>; ++i) count += exceeds(vector_element<T>(words, i), bound);
     return count;
   }
 }
 
-// Counts the classes ahead of the target, `lanes` threads together, a chunk at a time. Addresses do not
-// depend on the target's score, so that the first chunk is on its way while that arrives.
+// Counts the classes ahead of the target, `lanes` threads together, a chunk at a time. Addresses do
+// not depend on the target's score, so that the first chunk is on its way while that arrives.
 template <class T>
 class RankScan {
  public:
@@ -134,8 +132,8 @@ class RankScan {
     for (int i = 0; i < kUnroll; ++i) {
       const unsigned int vector = first + i * lanes;
       if (vector < counted_vectors_)
-        count += count_exceeding(words[i],
-                                 vector < vectors_before_ ? bounds_.before : bounds_.after);
+        count +=
+            count_exceeding(words[i], vector < vectors_before_ ? bounds_.before : bounds_.after);
     }
     return count;
   }
@@ -153,8 +151,8 @@ class RankScan {
 #pragma unroll 1
       for (unsigned int c = row_.first_class(vectors_before_) + lane; c < end; c += lanes) {
         const T rival = row_.score(c);
-        count += exceeds(rival, bounds_.before) &&
-                 (target_is_nan_ || !exceeds(rival, bounds_.after));
+        count +=
+            exceeds(rival, bounds_.before) && (target_is_nan_ || !exceeds(rival, bounds_.after));
       }
     }
     return count;
@@ -178,8 +176,8 @@ class RankScan {
 // ---- Maximum.
 
 __device__ inline unsigned int packed_max(unsigned int a, unsigned int b, Half) {
-  const __half2 larger = __hmax2_nan(syncfree::detail::bit_cast<__half2>(a),
-                                     syncfree::detail::bit_cast<__half2>(b));
+  const __half2 larger =
+      __hmax2_nan(syncfree::detail::bit_cast<__half2>(a), syncfree::detail::bit_cast<__half2>(b));
   return syncfree::detail::bit_cast<unsigned int>(larger);
 }
 __device__ inline unsigned int packed_max(unsigned int a, unsigned int b, BFloat16) {
@@ -191,8 +189,8 @@ __device__ inline unsigned int packed_max(unsigned int a, unsigned int b, BFloat
 template <class T>
 __device__ BitsOf<T> greatest_key(const uint4& words) {
   if constexpr (kPacked<T>) {
-    const unsigned int pair = packed_max(packed_max(words.x, words.y, T{}),
-                                         packed_max(words.z, words.w, T{}), T{});
+    const unsigned int pair =
+        packed_max(packed_max(words.x, words.y, T{}), packed_max(words.z, words.w, T{}), T{});
     return max(ordered_key(T{static_cast<std::uint16_t>(pair & 0xffffu)}),
                ordered_key(T{static_cast<std::uint16_t>(pair >> 16)}));
   } else {
@@ -217,7 +215,7 @@ struct Greatest {
     }
   }
 
-  // The lowest class that has the key; only vectors with the greatest key of the row are looked into.
+  // The lowest class that has the key, for threads that hold the greatest key of the row.
   __device__ unsigned int resolve(const ScoreRow<T>& row) const {
     unsigned int c = place;
     if (c >= row.head && c < row.tail())
@@ -232,8 +230,7 @@ __device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane,
                                      unsigned int lanes) {
   Greatest<T> greatest;
 #pragma unroll 1
-  for (unsigned int c = lane; c < row.head; c += lanes)
-    greatest.meet(ordered_key(row.score(c)), c);
+  for (unsigned int c = lane; c < row.head; c += lanes) greatest.meet(ordered_key(row.score(c)), c);
   for (unsigned int first = lane; first < row.vectors; first += kUnroll * lanes) {
     uint4 words[kUnroll] = {};
 #pragma unroll

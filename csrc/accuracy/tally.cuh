@@ -12,16 +12,17 @@ struct ClassCounts {
   unsigned long long tp = 0, fn = 0, fp = 0;
 };
 
-// Group sizes up to this fit three counters into one word, whose single atomic is total and ticket at
-// once: a launch of a few microseconds notices each further round trip to L2.
+// Group sizes up to this fit three counters into one word, whose single atomic is total and ticket
+// at once: a launch of a few microseconds notices each further round trip to L2.
 inline constexpr int kPackedBits = 21;
 inline constexpr unsigned long long kPackedMask = (1ull << kPackedBits) - 1;
 
 // One thread of a block adds what its block counted; whoever completes the group writes its value.
 // `visited` elements of the group were looked at, ignored and bad ones included.
 __device__ __noinline__ inline void close_fraction(const CountJob& job, std::int64_t group,
-                                      unsigned long long correct, unsigned long long valid,
-                                      unsigned long long visited) {
+                                                   unsigned long long correct,
+                                                   unsigned long long valid,
+                                                   unsigned long long visited) {
   const auto elements = static_cast<unsigned long long>(job.element_count);
   if (job.blocks_per_group > 1) {
     GroupTotals& totals = job.group_totals[group];
@@ -101,7 +102,7 @@ __device__ inline ClassCounts take_class(const CountJob& job, unsigned long long
   ClassCounts counts;
   counts.tp = take(kTruePositive);
   counts.fn = take(kFalseNegative);
-  if (job.class_fields() == 3) counts.fp = take(kFalsePositive);
+  if (job.counts_false_positives) counts.fp = take(kFalsePositive);
   return counts;
 }
 
@@ -112,21 +113,16 @@ __device__ inline void spoil_values(const CountJob& job, bool bad) {
     job.value[i] = __int_as_float(0x7fffffff);
 }
 
-__device__ inline unsigned int class_cells(const CountJob& job) {
-  return static_cast<unsigned int>(job.class_fields() * job.classes);
-}
-
 __device__ inline unsigned long long* class_totals(const CountJob& job, std::int64_t group) {
   const std::int64_t slot = job.blocks_per_group > 1 ? group : blockIdx.x;
-  return job.class_totals + slot * job.class_fields() * job.classes;
+  return job.class_totals + slot * job.class_cells;
 }
 
 // The sum of a cell over the copies in shared memory.
 __device__ inline unsigned int shared_count(const CountJob& job, const unsigned int* shared,
                                             unsigned int cell) {
   unsigned int sum = 0;
-  for (int copy = 0; copy < job.shared_copies; ++copy)
-    sum += shared[copy * class_cells(job) + cell];
+  for (int copy = 0; copy < job.shared_copies; ++copy) sum += shared[copy * job.class_cells + cell];
   return sum;
 }
 
@@ -136,7 +132,7 @@ __device__ inline ClassCounts shared_class(const CountJob& job, const unsigned i
   ClassCounts counts;
   counts.tp = shared_count(job, shared, kTruePositive * classes + c);
   counts.fn = shared_count(job, shared, kFalseNegative * classes + c);
-  if (job.class_fields() == 3)
+  if (job.counts_false_positives)
     counts.fp = shared_count(job, shared, kFalsePositive * classes + c);
   return counts;
 }
@@ -149,7 +145,7 @@ __device__ __noinline__ void close_classes(const CountJob& job, const unsigned i
   const bool alone = job.blocks_per_group == 1;
   unsigned long long* totals = class_totals(job, group);
   if (job.shared_copies > 0 && !alone) {
-    for (unsigned int cell = threadIdx.x; cell < class_cells(job); cell += kThreads) {
+    for (unsigned int cell = threadIdx.x; cell < job.class_cells; cell += kThreads) {
       const unsigned int sum = shared_count(job, shared, cell);
       if (sum != 0) atomicAdd(totals + cell, static_cast<unsigned long long>(sum));
     }
@@ -186,7 +182,7 @@ __device__ inline std::int64_t share_of(std::int64_t count, std::int64_t tile, s
   return mine * tile - (has_last ? tiles * tile - count : 0);
 }
 
-// The outcomes of one block: a fraction in thread registers, or class counters in shared or global memory.
+// A block's outcomes: a fraction in registers, or class counters in shared or global memory.
 template <int kThreads>
 class BlockTally {
  public:
@@ -198,7 +194,8 @@ class BlockTally {
     if (job_.tally == Tally::kFraction) return;
     __syncthreads();  // the counters of the group before are read and cleared
     if (job_.shared_copies == 0) return;
-    for (unsigned int i = threadIdx.x; i < class_cells(job_) * job_.shared_copies; i += kThreads)
+    const auto cells = static_cast<unsigned int>(job_.class_cells);
+    for (unsigned int i = threadIdx.x; i < cells * job_.shared_copies; i += kThreads)
       shared_[i] = 0;
     __syncthreads();
   }
@@ -210,7 +207,7 @@ class BlockTally {
       correct_ += correct;
     } else {
       count(group, correct ? kTruePositive : kFalseNegative, target);
-      if (!correct && job_.class_fields() == 3) count(group, kFalsePositive, predicted);
+      if (!correct && job_.counts_false_positives) count(group, kFalsePositive, predicted);
     }
   }
 
@@ -219,8 +216,7 @@ class BlockTally {
   __device__ bool admit(std::int64_t group, std::int64_t element, std::int64_t target,
                         bool speaks = true) {
     const LabelState state = job_.rule.judge_target(target);
-    if (speaks && state == LabelState::kBad)
-      reject(group, element, ErrorKind::kTargetOutOfRange);
+    if (speaks && state == LabelState::kBad) reject(group, element, ErrorKind::kTargetOutOfRange);
     return state == LabelState::kValid;
   }
 
@@ -234,9 +230,9 @@ class BlockTally {
 
   __device__ void count(std::int64_t group, ClassField field, std::int64_t c) {
     if (job_.shared_copies > 0) {
-      const unsigned int copy = threadIdx.x / 32 % job_.shared_copies;
+      const unsigned int copy = threadIdx.x / 32 & (job_.shared_copies - 1);
       const auto cell = static_cast<unsigned int>(field * job_.classes + c);
-      atomicAdd(shared_ + copy * class_cells(job_) + cell, 1u);
+      atomicAdd(shared_ + copy * static_cast<unsigned int>(job_.class_cells) + cell, 1u);
     } else {
       atomicAdd(class_totals(job_, group) + field * job_.classes + c, 1ull);
     }

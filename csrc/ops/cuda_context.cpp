@@ -57,22 +57,19 @@ Cache& cache() {
   return instance;
 }
 
-int device_index_of(const Tensor& tensor) {
-  return tensor.get_device_index();
-}
-
 }  // namespace
 
 void check_cuda(cudaError_t status) {
   if (status == cudaSuccess) [[likely]]
     return;
   cudaGetLastError();
-  fail<std::runtime_error>("CUDA error: ", cudaGetErrorString(status), " (",
-                           cudaGetErrorName(status), ")");
+  fail_runtime("CUDA error: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
 }
 
-CudaContext::CudaContext(const Tensor& tensor)
-    : guard_(device_index_of(tensor)), device_(device_index_of(tensor)) {
+CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index) {
+  std::int32_t current = -1;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
+  if (current != device_) guard_.emplace(device_);
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_, &stream));
   stream_ = static_cast<cudaStream_t>(stream);

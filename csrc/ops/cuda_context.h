@@ -35,8 +35,8 @@ class CudaContext {
   LeasedWorkspace workspace(const WorkspaceSize& size) const;
 
  private:
-  torch::stable::accelerator::DeviceGuard guard_;
   int device_;
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;  // where another is current
   cudaStream_t stream_;
 };
 

@@ -40,8 +40,9 @@ ErrorRecord* allocate() {
 }
 
 void check_index(std::int64_t device) {
-  check_value(device >= 0 && device < kMaxDevices, "Expected a device index in the range [0, ",
-              kMaxDevices - 1, "], but got ", device, ".");
+  if (!(device >= 0 && device < kMaxDevices))
+    fail_value("Expected a device index in the range [0, ", kMaxDevices - 1, "], but got ", device,
+               ".");
 }
 
 // (kind, first_index, first_value, count), all zero if nothing was wrong; clears the record.

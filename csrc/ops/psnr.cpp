@@ -17,7 +17,8 @@ std::vector<bool> reduced_dims(const Tensor& tensor, const std::vector<std::int6
       fail<std::out_of_range>("Expected every `dim` in the range [", -rank, ", ", rank - 1,
                               "], but got ", d, " for shape ", shape_text(tensor), ".");
     auto&& slot = reduced[static_cast<std::size_t>(d < 0 ? d + rank : d)];
-    check_runtime(!slot, "Expected each dimension at most once in `dim`, but got ", d, " twice.");
+    if (!(!slot))
+      fail_runtime("Expected each dimension at most once in `dim`, but got ", d, " twice.");
     slot = true;
   }
   return reduced;
@@ -54,7 +55,7 @@ Tensor psnr(const Tensor& preds, const Tensor& target, double data_range,
   problem.target = view_of(target);
   problem.range.value = data_range;
   if (interval.has_value()) {
-    check_value(interval->size() == 2, "Expected `interval` to be (low, high).");
+    if (interval->size() != 2) fail_value("Expected `interval` to be (low, high).");
     problem.range = {DataRange::Source::kInterval, data_range, (*interval)[0], (*interval)[1]};
   }
   problem.base = base;

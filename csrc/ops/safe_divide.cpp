@@ -26,9 +26,9 @@ std::vector<std::int64_t> common_sizes(const Tensor& num, const Tensor& denom) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const std::int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    check_runtime(x == y || x == 1 || y == 1,
-                  "Expected `num` and `denom` of shapes that broadcast, but got ", shape_text(num),
-                  " and ", shape_text(denom), ".");
+    if (!(x == y || x == 1 || y == 1))
+      fail_runtime("Expected `num` and `denom` of shapes that broadcast, but got ", shape_text(num),
+                   " and ", shape_text(denom), ".");
     sizes[sizes.size() - 1 - i] = x == 1 ? y : x;
   }
   return sizes;

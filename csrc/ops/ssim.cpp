@@ -29,8 +29,10 @@ template <class T>
 std::vector<T> per_axis(const char* name, const std::vector<T>& given, const Tensor& images) {
   const std::size_t axes = static_cast<std::size_t>(images.dim()) - 2;
   if (given.size() == 1) return std::vector<T>(axes, given[0]);
-  check_value(given.size() == axes, "`", name, "` has dimension ", given.size(),
-              ", but expected to be two less that target dimensionality, which is: ", images.dim());
+  if (given.size() != axes)
+    fail_value(
+        "`", name, "` has dimension ", given.size(),
+        ", but expected to be two less that target dimensionality, which is: ", images.dim());
   return given;
 }
 
@@ -51,15 +53,15 @@ TensorView volume_view(const Tensor& tensor) {
 void check_images(const Tensor& preds, const Tensor& target) {
   check_same_shape(preds, target);
   check_same_device(preds, target);
-  check_value(preds.dim() == 4 || preds.dim() == 5,
-              "Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. Got preds: ",
-              shape_text(preds), " and target: ", shape_text(target), ".");
+  if (preds.dim() != 4 && preds.dim() != 5)
+    fail_value("Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. Got preds: ",
+               shape_text(preds), " and target: ", shape_text(target), ".");
   for (const auto& [tensor, name] : {std::pair{&preds, "preds"}, std::pair{&target, "target"}}) {
     const DType dtype = dtype_of(*tensor);
-    check_runtime(is_floating(dtype) || dtype == DType::kUInt8, "Expected `", name,
-                  "` to be images of a floating dtype or uint8, but got ",
-                  torch::headeronly::toString(tensor->scalar_type()),
-                  ". Convert them with `.to(torch.float32)`.");
+    if (!is_floating(dtype) && dtype != DType::kUInt8)
+      fail_runtime("Expected `", name, "` to be images of a floating dtype or uint8, but got ",
+                   torch::headeronly::toString(tensor->scalar_type()),
+                   ". Convert them with `.to(torch.float32)`.");
   }
 }
 
@@ -74,10 +76,10 @@ struct Window {
 void set_axes(Problem& problem, const Window& window, const Tensor& images) {
   const auto sizes = per_axis("kernel_size", window.kernel_size, images);
   const auto sigmas = per_axis("sigma", window.sigma, images);
-  check_value(std::all_of(sizes.begin(), sizes.end(), [](auto k) { return k > 0 && k % 2 == 1; }),
-              "Expected `kernel_size` to have odd positive number. Got ", list_text(sizes), ".");
-  check_value(std::all_of(sigmas.begin(), sigmas.end(), [](auto s) { return s > 0 && s < 1e6; }),
-              "Expected `sigma` to have positive number. Got ", list_text(sigmas), ".");
+  if (!std::all_of(sizes.begin(), sizes.end(), [](auto k) { return k > 0 && k % 2 == 1; }))
+    fail_value("Expected `kernel_size` to have odd positive number. Got ", list_text(sizes), ".");
+  if (!std::all_of(sigmas.begin(), sigmas.end(), [](auto s) { return s > 0 && s < 1e6; }))
+    fail_value("Expected `sigma` to have positive number. Got ", list_text(sigmas), ".");
   const int axes = static_cast<int>(sizes.size());
   for (int i = 0; i < axes; ++i) {
     ssim::Axis& axis = problem.axes[3 - axes + i];
@@ -87,14 +89,15 @@ void set_axes(Problem& problem, const Window& window, const Tensor& images) {
     axis.sigma = window.gaussian ? sigmas[at] : 0.0;
     axis.pad = static_cast<int>(i == 2 ? (sizes[at] - 1) / 2 : (axis.taps - 1) / 2);
     const std::int64_t size = problem.preds.size[5 - axes + i];
-    check_runtime(axis.pad < size || problem.preds.numel() == 0,
-                  "Padding size should be less than the corresponding input dimension, but got: "
-                  "padding ",
-                  axis.pad, " at dimension ", i + 2, " of input ", shape_text(images),
-                  ". Use larger images or a smaller window.");
-    check_runtime(size + 2 * axis.pad >= axis.taps,
-                  "Calculated padded input size per channel is smaller than the window of ",
-                  axis.taps, " taps at dimension ", i + 2, " of input ", shape_text(images), ".");
+    if (axis.pad >= size && problem.preds.numel() > 0)
+      fail_runtime(
+          "Padding size should be less than the corresponding input dimension, but got: "
+          "padding ",
+          axis.pad, " at dimension ", i + 2, " of input ", shape_text(images),
+          ". Use larger images or a smaller window.");
+    if (size + 2 * axis.pad < axis.taps)
+      fail_runtime("Calculated padded input size per channel is smaller than the window of ",
+                   axis.taps, " taps at dimension ", i + 2, " of input ", shape_text(images), ".");
   }
 }
 
@@ -108,7 +111,7 @@ Problem make_problem(const Tensor& preds, const Tensor& target, const Window& wi
   problem.target = volume_view(target);
   set_axes(problem, window, preds);
   if (interval.has_value()) {
-    check_value(interval->size() == 2, "Expected `interval` to be (low, high).");
+    if (interval->size() != 2) fail_value("Expected `interval` to be (low, high).");
     problem.range = {DataRange::Source::kInterval, 0.0, (*interval)[0], (*interval)[1]};
   } else if (data_range.has_value()) {
     problem.range.value = *data_range;

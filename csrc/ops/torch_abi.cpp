@@ -28,7 +28,7 @@ DType dtype_of(const Tensor& tensor) {
     case ScalarType::Bool:
       return DType::kBool;
     default:
-      fail<std::runtime_error>(
+      fail_runtime(
           "Expected a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, "
           "int64 "
           "or bool, but got ",
@@ -76,50 +76,55 @@ std::string shape_text(const Tensor& tensor) {
 
 void check_same_shape(const Tensor& preds, const Tensor& target) {
   const auto a = preds.sizes(), b = target.sizes();
-  check_runtime(a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin()),
-                "Predictions and targets are expected to have the same shape, but got ",
-                shape_text(preds), " and ", shape_text(target), ".");
+  if (!std::equal(a.begin(), a.end(), b.begin(), b.end()))
+    fail_runtime("Predictions and targets are expected to have the same shape, but got ",
+                 shape_text(preds), " and ", shape_text(target), ".");
 }
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name, const char* b_name) {
-  check_runtime(a.is_cuda() == b.is_cuda() && a.is_cpu() == b.is_cpu() &&
-                    a.get_device_index() == b.get_device_index(),
-                "Expected `", a_name, "` and `", b_name,
-                "` on the same device, but one is on another. Move them together with "
-                "`.to(device)`.");
+  if (device_of(a) != device_of(b))
+    fail_runtime("Expected `", a_name, "` and `", b_name,
+                 "` on the same device, but one is on another. Move them together with "
+                 "`.to(device)`.");
+}
+
+Device device_of(const Tensor& tensor) {
+  Device device;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &device.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &device.index));
+  return device;
 }
 
 TensorView view_of(const Tensor& tensor) {
-  const auto sizes = tensor.sizes(), strides = tensor.strides();
-  check_value(sizes.size() <= kMaxRank, "Expected a tensor of at most ", kMaxRank,
-              " dimensions here, but got shape ", shape_text(tensor),
-              ". Flatten some of them first.");
+  const auto sizes = tensor.sizes();
+  if (sizes.size() > kMaxRank)
+    fail_value("Expected a tensor of at most ", kMaxRank, " dimensions here, but got shape ",
+               shape_text(tensor), ". Flatten some of them first.");
+  std::int64_t* strides = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &strides));
   TensorView view;
   view.data = tensor.const_data_ptr();
   view.dtype = dtype_of(tensor);
   view.rank = static_cast<int>(sizes.size());
-  for (int i = 0; i < view.rank; ++i) {
-    view.size[i] = sizes[i];
-    view.stride[i] = strides[i];
-  }
+  std::copy_n(sizes.data(), view.rank, view.size);
+  std::copy_n(strides, view.rank, view.stride);
   return view;
 }
 
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like) {
   std::int64_t strides[kMaxRank];
-  check_value(sizes.size() <= kMaxRank, "Expected a result of at most ", kMaxRank, " dimensions.");
+  if (sizes.size() > kMaxRank)
+    fail_value("Expected a result of at most ", kMaxRank, " dimensions.");
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
     stride *= sizes[i];
   }
-  std::int32_t device_type = 0, device_index = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
+  const Device device = device_of(like);
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
       static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,
-      static_cast<std::int32_t>(scalar_type_of(dtype)), device_type, device_index, &handle));
+      static_cast<std::int32_t>(scalar_type_of(dtype)), device.type, device.index, &handle));
   return Tensor(handle);
 }
 

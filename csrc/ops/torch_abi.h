@@ -31,17 +31,24 @@ template <class Error, class... Parts>
   throw Error(message.str());
 }
 
+// Called behind an `if`: putting a message together takes longer than the rest of a call.
 template <class... Parts>
-void check_value(bool condition, const Parts&... parts) {
-  if (!condition) [[unlikely]]
-    fail<std::invalid_argument>(parts...);
+[[noreturn]] void fail_value(const Parts&... parts) {
+  fail<std::invalid_argument>(parts...);
 }
 
 template <class... Parts>
-void check_runtime(bool condition, const Parts&... parts) {
-  if (!condition) [[unlikely]]
-    fail<std::runtime_error>(parts...);
+[[noreturn]] void fail_runtime(const Parts&... parts) {
+  fail<std::runtime_error>(parts...);
 }
+
+struct Device {
+  std::int32_t type = 0;
+  std::int32_t index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+Device device_of(const Tensor& tensor);
 
 DType dtype_of(const Tensor& tensor);
 ScalarType scalar_type_of(DType dtype);

@@ -24,10 +24,10 @@ bool computes_in_double(const Problem& problem) {
   return problem.preds.dtype == DType::kFloat64;
 }
 
-// The vertical pass of the fast path wants a row that lies in the windows of four outputs.
+// The vertical pass of the fast path wants two rows that weigh something in each of four outputs.
 bool fits_stream(const Problem& problem) {
   const auto fits = [](const Axis& axis) {
-    return axis.taps % 2 == 1 && axis.taps >= 5 && axis.taps <= kMaxStreamTaps &&
+    return axis.taps % 2 == 1 && axis.taps >= 7 && axis.taps <= kMaxStreamTaps &&
            axis.pad == axis.taps / 2;
   };
   const Axis& depth = problem.axes[kDepth];
@@ -73,7 +73,7 @@ double data_range(const Problem& problem, ParallelFor parallel_for) {
   const Extremes preds = extremes_of(problem.preds, in_double, parallel_for);
   const Extremes target = extremes_of(problem.target, in_double, parallel_for);
   const double preds_range = preds.high - preds.low, target_range = target.high - target.low;
-  return std::isnan(preds_range) ? preds_range : std::fmax(preds_range, target_range);
+  return std::isnan(preds_range) || preds_range > target_range ? preds_range : target_range;
 }
 
 Plan make_plan(const Problem& problem, double range) {
@@ -93,7 +93,8 @@ Plan make_plan(const Problem& problem, double range) {
   AxisPlan& width = plan.axes[kWidth];
   if (fits_stream(problem)) {
     height.piece = 32;
-    width.piece = even_piece(width.output, 1024);
+    width.piece =
+        even_piece(width.output, std::max<std::int64_t>(kRingFloats / (4 * height.taps), 64));
   } else {
     height.piece = std::clamp(height.taps, 16, 64);
     width.piece = even_piece(width.output, 256);

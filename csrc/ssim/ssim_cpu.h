@@ -15,8 +15,10 @@ namespace syncfree::ssim {
 
 enum AxisName { kDepth, kHeight, kWidth };
 
-// Longest window of the fast path; its ring of rows then still fits a second-level cache.
-inline constexpr int kMaxStreamTaps = 33;
+// Of the windows of the fast path. Its ring holds four floats a column for each row of a window and
+// should stay in a second-level cache.
+inline constexpr int kMaxStreamTaps = 129;
+inline constexpr std::int64_t kRingFloats = 1 << 16;
 
 struct AxisPlan {
   std::int64_t input = 1;

@@ -1,10 +1,9 @@
 // The fast path: 2-D images in float32. Each row is filtered horizontally once; a ring of filtered
 // rows feeds a vertical pass that keeps four rows of outputs in registers and ends in the formula.
 //
-// Both passes take moments about the value at the middle of each lane's own window and never form
+// Both passes take moments about a value from the middle of each lane's own window and never form
 // E[x^2] - E[x]^2 of raw pixels: bright flat regions keep all their digits, without a shift that
-// suits one part of an image and not another, and at the price of instructions that fill idle
-// slots.
+// suits one part of an image and not another, at the price of instructions that fill idle slots.
 
 inline constexpr int kBlockRows = 4;  // outputs of one vertical pass
 
@@ -49,15 +48,17 @@ void filter_row(const float* __restrict row, const float* weights, int run_time_
   }
 }
 
-// Moments of kBlockRows outputs from the filtered rows above, between and below them. The pivot row
-// lies in the window of each output, so that a NaN outside a window stays outside.
+// Moments of kBlockRows outputs from the filtered rows above, between and below them, about the
+// mean of the two rows in the middle. Those lie in the window of each output, so that a NaN outside
+// a window stays outside, and weigh enough in each not to be far from its mean.
 template <int Taps>
 inline void filter_columns(const float* const* rows, std::int64_t mean_at, std::int64_t variance_at,
                            const float* weights, int run_time_taps, Vec (&mean)[kBlockRows],
                            Vec (&variance)[kBlockRows]) {
   const int taps = Taps > 0 ? Taps : run_time_taps;
   const int row_count = taps + kBlockRows - 1;
-  const Vec pivot = load(rows[row_count / 2] + mean_at);
+  const Vec pivot =
+      0.5f * (load(rows[row_count / 2 - 1] + mean_at) + load(rows[row_count / 2] + mean_at));
   Vec first[kBlockRows] = {}, second[kBlockRows] = {};
 #pragma GCC unroll 32
   for (int row = 0; row < row_count; ++row) {

@@ -27,6 +27,7 @@ __device__ inline double mean_from_deficit(double deficit, double count) {
 
 __device__ inline void finish_image(const Results& r, std::int64_t image) {
   double sums[kQuantities];
+#pragma unroll
   for (int q = 0; q < kQuantities; ++q)
     if (r.slots[q] != nullptr)
       sums[q] = sum_in_order(r.slots[q] + image * r.units_per_image, r.units_per_image);

@@ -58,7 +58,7 @@ __device__ Acc load_pixel(const Image& image, std::int64_t index) {
 // Moments of one plane (s or d) about pivots inside the windows, so that nothing cancels.
 template <class Acc, int kDepth, int kRows>
 struct TileSums {
-  Acc pivot[kDepth][kRows];  // the pixel in the middle of each window
+  Acc pivot[kDepth][kRows];
   Acc sum[kDepth][kRows];
   Acc square[kDepth][kRows];
 
@@ -160,22 +160,39 @@ class TileWalk {
     return {(a + b) * constants_.scale, a - b};
   }
 
-  __device__ std::int64_t middle(int axis, std::int64_t output) const {
+  // The pixel in the middle of a window, or `step` beside it where the window reaches that far.
+  __device__ std::int64_t middle(int axis, std::int64_t output, int step) const {
     const Axis& a = window_.axes[axis];
-    return source(axis, output - a.pad + a.taps / 2);
+    return source(axis, output - a.pad + a.taps / 2 + (a.taps >= 3 ? step : 0));
   }
 
+  __device__ Pixel mean_of_three(std::int64_t z, std::int64_t y) const {
+    Pixel sum{0, 0};
+    for (int step = -1; step <= 1; ++step) {
+      const Pixel pixel = read(z, y, middle(2, first_[2] + column_, step));
+      sum.s += pixel.s;
+      sum.d += pixel.d;
+    }
+    return {sum.s * Acc(1.0 / 3.0), sum.d * Acc(1.0 / 3.0)};
+  }
+
+  // The pivot of an output is the mean of the nine pixels in the middle of its window.
   __device__ void start_outputs() {
-    const std::int64_t x = middle(2, first_[2] + column_);
 #pragma unroll
-    for (int z = 0; z < kDepth; ++z)
+    for (int i = 0; i < kDepth; ++i) {
+      const std::int64_t z = middle(0, first_[0] + i, 0);
+      Pixel above = mean_of_three(z, middle(1, first_[1], -1));
+      Pixel here = mean_of_three(z, middle(1, first_[1], 0));
 #pragma unroll
       for (int y = 0; y < kRows; ++y) {
-        const Pixel pixel = read(middle(0, first_[0] + z), middle(1, first_[1] + y), x);
-        s_.pivot[z][y] = pixel.s;
-        d_.pivot[z][y] = pixel.d;
-        s_.sum[z][y] = s_.square[z][y] = d_.sum[z][y] = d_.square[z][y] = Acc(0);
+        const Pixel below = mean_of_three(z, middle(1, first_[1] + y, 1));
+        s_.pivot[i][y] = (above.s + here.s + below.s) * Acc(1.0 / 3.0);
+        d_.pivot[i][y] = (above.d + here.d + below.d) * Acc(1.0 / 3.0);
+        s_.sum[i][y] = s_.square[i][y] = d_.sum[i][y] = d_.square[i][y] = Acc(0);
+        above = here;
+        here = below;
       }
+    }
   }
 
   // Rows [row, row + kStageRows) of one slice, counted from the first that the thread's windows

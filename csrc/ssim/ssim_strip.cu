@@ -31,12 +31,13 @@ void start(const Job<float>& job, cudaStream_t stream) {
   const bool extras = job.clamp.enabled || job.map != nullptr ||
                       slots[kContrastDeficit] != nullptr || slots[kSquaredError] != nullptr ||
                       slots[kAbsoluteError] != nullptr;
-  if (!VectorRows<T>::apply(job.preds, job.target, job.geometry))
-    start<StridedRows<T>, true>(job, units, stream);
-  else if (extras)
-    start<VectorRows<T>, true>(job, units, stream);
+  const auto start_with = [&]<class Rows>(TypeTag<Rows>) {
+    extras ? start<Rows, true>(job, units, stream) : start<Rows, false>(job, units, stream);
+  };
+  if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
+    start_with(TypeTag<VectorRows<T>>{});
   else
-    start<VectorRows<T>, false>(job, units, stream);
+    start_with(TypeTag<StridedRows<T>>{});
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ class StripWalk {
     constexpr StripTaps kTaps;
     constexpr float kRange = static_cast<float>(1.0 / (kTaps.row_sum * kTaps.row_sum));
     // Not beside an infinity, a NaN or an extreme outlier: windows without it would suffer.
-    constexpr float kLimit = 64.0f * kRange;
+    constexpr float kLimit = 1024.0f * kRange;
     constexpr float kSmall = 0.1f * kRange;
     const float s = pair_sum_s_ * (0.5f / kColumns);
     const float d = pair_sum_d_ * (0.5f / kColumns);
@@ -263,6 +263,7 @@ class StripWalk {
   }
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
+    if (job_.results.slots[kContrastDeficit] == nullptr) return;
     const int column = first_column_ + c;
     const bool counts =
         y >= kHalo && y < height_ - kHalo && column >= kHalo && column < width_ - kHalo;

@@ -12,12 +12,13 @@ from syncfree._version import __version__
 
 if TYPE_CHECKING:
     from syncfree import errors, functional
+    from syncfree._checks import check_errors
     from syncfree._info import info
 
 _MODULES = ("errors", "functional")
-_NAMES = {"info": "syncfree._info"}
+_NAMES = {"check_errors": "syncfree._checks", "info": "syncfree._info"}
 
-__all__ = ["__version__", "errors", "functional", "info"]
+__all__ = ["__version__", "check_errors", "errors", "functional", "info"]
 
 
 def __getattr__(name: str) -> Any:

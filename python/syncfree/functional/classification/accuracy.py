@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops import accuracy as ops
 from syncfree.functional.classification._arguments import (
@@ -28,7 +28,7 @@ def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any,
     cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
 
     def checked(*arguments: Any) -> tuple[Any, ...]:
-        if is_compiling():  # dynamo warns about caches and needs none
+        if is_dynamo_compiling():  # dynamo warns about caches and needs none
             return check(*arguments)
         try:
             return cached(*arguments)
@@ -50,7 +50,8 @@ def _binary_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    return float(threshold), samplewise, ignore_index, bool(validate_args)
+    options = ops.pack_options("micro", samplewise, ignore_index, bool(validate_args))
+    return float(threshold), *options
 
 
 @_remember
@@ -83,8 +84,8 @@ def _multiclass_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    code = ops.AVERAGES[average]
-    return num_classes or 0, code, top_k, samplewise, ignore_index, bool(validate_args)
+    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    return num_classes or 0, top_k, *options
 
 
 @_remember
@@ -103,8 +104,8 @@ def _multilabel_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    code = ops.AVERAGES[average]
-    return num_labels, float(threshold), code, samplewise, ignore_index, bool(validate_args)
+    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    return num_labels, float(threshold), *options
 
 
 def binary_accuracy(
@@ -142,7 +143,7 @@ def binary_accuracy(
     Raises:
         ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
-            value is NaN and the error is raised by the next call or ``syncfree.check_errors()``.
+            value is NaN and ``syncfree.check_errors()`` raises.
 
     Example:
         >>> import torch
@@ -210,7 +211,7 @@ def multiclass_accuracy(
         ValueError: If an argument is out of range or the shapes do not fit.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
-            and the error is raised by the next call or ``syncfree.check_errors()``.
+            and ``syncfree.check_errors()`` raises.
 
     Example:
         >>> import torch
@@ -274,7 +275,7 @@ def multilabel_accuracy(
         ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
             samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
-            value is NaN and the error is raised by the next call or ``syncfree.check_errors()``.
+            value is NaN and ``syncfree.check_errors()`` raises.
 
     Example:
         >>> import torch

@@ -1,0 +1,285 @@
+"""SSIM against its definition in float64, scikit-image and TorchMetrics."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import skimage.metrics
+import torch
+import torchmetrics.functional.image as tm
+from torch import Tensor
+
+from cases import DTYPES, LAYOUTS, SHAPES, Layout, image_pair, range_of
+from ssim_reference import Reference, Window
+from syncfree.functional.image import structural_similarity_index_measure
+
+# A map's largest error, and half a step of the result's dtype at 1 where that is coarser.
+TOLERANCE = {
+    torch.float64: 1e-11,
+    torch.float32: 2e-6,
+    torch.float16: 2**-12 + 2e-6,
+    torch.bfloat16: 2**-9 + 2e-6,
+}
+
+
+def check(got: Tensor, want: np.ndarray, tolerance: float | None = None) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(
+        got.double().cpu().numpy(), want, rtol=0, atol=tolerance or TOLERANCE[got.dtype]
+    )
+
+
+def result_dtype(dtype: torch.dtype) -> torch.dtype:
+    return dtype if dtype.is_floating_point else torch.float32
+
+
+@cache
+def reference(shape: tuple[int, ...], dtype: torch.dtype, window: Window) -> Reference:
+    return Reference.of(*image_pair(shape, dtype, "cpu"), window, range_of(dtype))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 1, 20, 2500)], ids=str)
+def test_matches_float64(
+    shape: tuple[int, ...], dtype: torch.dtype, layout: Layout, device: str
+) -> None:
+    preds, target = image_pair(shape, dtype, device)
+    value, full = structural_similarity_index_measure(
+        layout.apply(preds),
+        target,
+        data_range=range_of(dtype),
+        reduction="none",
+        return_full_image=True,
+    )
+    want = reference(shape, dtype, Window())
+    check(full, want.map)
+    check(value, want.values)
+    assert value.dtype == full.dtype == result_dtype(dtype)
+    assert value.device.type == full.device.type == device
+    assert full.is_contiguous()
+
+
+def waves(shape: tuple[int, ...]) -> Tensor:
+    y = torch.linspace(0, 9, shape[-2], dtype=torch.float64)[:, None]
+    x = torch.linspace(0, 13, shape[-1], dtype=torch.float64)[None]
+    return (0.5 + 0.25 * (torch.sin(x) * torch.cos(y) + torch.sin(0.7 * x + y))).expand(shape)
+
+
+def difficult_pair(name: str) -> tuple[Tensor, Tensor]:
+    """Float32 pairs in [0, 1] on which moments of raw pixels lose their digits."""
+    shape = (1, 2, 90, 170)
+    generator = torch.Generator().manual_seed(7)
+
+    def noise(scale: float) -> Tensor:
+        return scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    dark_to_bright = torch.full(shape, 0.02, dtype=torch.float64)
+    dark_to_bright[..., 77:] = 0.98
+    pairs = {
+        "noise": (noise(0.3) + 0.5, noise(0.3) + 0.5),
+        "noisy waves": (waves(shape) + noise(0.02), waves(shape)),
+        "noisy edge": (dark_to_bright + noise(0.02), dark_to_bright),
+        "other brightness": (0.4 * waves(shape) + 0.55, 0.4 * waves(shape) + 0.05),
+        "other contrast": (waves(shape), 0.5 * waves(shape) + 0.25),
+        "bright and smooth": (0.95 + noise(1e-3), 0.95 + noise(1e-3)),
+        "almost white bytes": tuple((254.5 + noise(9).clamp(-1, 1)).round() / 255 for _ in "ab"),
+        "flat": (0.6 + noise(0), 0.6 + noise(0) + 1e-7),
+    }
+    a, b = pairs[name]
+    return a.clamp(0, 1).float(), b.clamp(0, 1).float()
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [
+        ("noise", 2e-6),
+        ("noisy waves", 2e-6),
+        ("noisy edge", 2e-6),
+        ("other brightness", 2e-6),
+        ("other contrast", 2e-6),
+        ("bright and smooth", 1e-6),
+        ("almost white bytes", 2e-6),
+        ("flat", 1e-6),
+    ],
+)
+def test_keeps_digits_of_difficult_images(name: str, tolerance: float, device: str) -> None:
+    preds, target = difficult_pair(name)
+    want = Reference.of(preds, target)
+    value, full = structural_similarity_index_measure(
+        preds.to(device),
+        target.to(device),
+        data_range=1.0,
+        reduction="none",
+        return_full_image=True,
+    )
+    check(full, want.map, tolerance)
+    check(value, want.values, 2e-7)
+    assert full.abs().max() <= 1
+
+
+WINDOWS = [
+    *(Window(sigma=sigma) for sigma in (0.1, 0.3, 0.5, 0.9, 1.4, 2.0, 4.6, 5.0, (0.5, 2.5))),
+    *(Window(False, kernel_size=size) for size in (1, 3, 5, 7, 13, 35, (5, 9), (3, 11), (1, 7))),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8], ids=str)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_windows(window: Window, dtype: torch.dtype, device: str) -> None:
+    preds, target = image_pair((2, 2, 37, 53), dtype, device)
+    options = {**window.options, "data_range": range_of(dtype), "reduction": "none"}
+    want = reference((2, 2, 37, 53), dtype, window)
+    value, full = structural_similarity_index_measure(
+        preds, target, return_full_image=True, **options
+    )
+    check(full, want.map)
+    check(value, want.values)
+    value, contrast = structural_similarity_index_measure(
+        preds, target, return_contrast_sensitivity=True, **options
+    )
+    check(value, want.values)
+    check(contrast, want.contrast)
+
+
+def test_window_of_hundreds_of_taps(device: str) -> None:
+    window = Window(False, kernel_size=(3, 301))
+    preds, target = image_pair((1, 1, 9, 420), torch.float32, device)
+    _, full = structural_similarity_index_measure(
+        preds, target, data_range=1.0, return_full_image=True, **window.options
+    )
+    check(full, Reference.of(preds, target, window).map)
+
+
+VOLUME_WINDOWS = [
+    Window(),
+    Window(sigma=(0.5, 1.0, 1.5)),
+    Window(sigma=0.5),  # the last axis is padded by 5 under a window of 5 taps
+    Window(sigma=1.5, kernel_size=(11, 11, 5)),  # and here by 2 under a window of 11
+    Window(False, kernel_size=(3, 5, 7)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8], ids=str)
+@pytest.mark.parametrize("window", VOLUME_WINDOWS, ids=str)
+def test_volumes(window: Window, dtype: torch.dtype, device: str) -> None:
+    preds, target = (x.reshape(2, 2, 12, 13, 14) for x in image_pair((2, 24, 13, 14), dtype, "cpu"))
+    options = {**window.options, "data_range": range_of(dtype), "reduction": "none"}
+    want = Reference.of(preds, target, window, range_of(dtype))
+    last = preds.to(device).contiguous(memory_format=torch.channels_last_3d)
+    value, full = structural_similarity_index_measure(
+        last, target.to(device), return_full_image=True, **options
+    )
+    check(full, want.map)
+    check(value, want.values)
+    _, contrast = structural_similarity_index_measure(
+        last, target.to(device), return_contrast_sensitivity=True, **options
+    )
+    check(contrast, want.contrast)
+    _, theirs = tm.structural_similarity_index_measure(
+        preds.double(), target.double(), return_full_image=True, **options
+    )
+    check(full, theirs.numpy())
+
+
+@pytest.mark.parametrize("data_range", [1.0, 3, 0.25, (0.2, 0.7), (-1, 2), None], ids=str)
+@pytest.mark.parametrize("k", [(0.01, 0.03), (0.05, 0.2), (0.0, 0.03)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_range_and_constants(
+    data_range: object, k: tuple[float, float], dtype: torch.dtype, device: str
+) -> None:
+    preds, target = image_pair((2, 3, 40, 50), dtype, device)
+    preds = preds * 0.9 - 0.2
+    value, full = structural_similarity_index_measure(
+        preds, target, data_range=data_range, k1=k[0], k2=k[1], return_full_image=True
+    )
+    want = Reference.of(preds, target, data_range=data_range, k1=k[0], k2=k[1])
+    check(full, want.map)
+    check(value, want.values.mean())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_range_of_the_data(layout: Layout, dtype: torch.dtype, device: str) -> None:
+    """The extremes lie in the last pixel of one tensor, the other's range is smaller."""
+    preds, target = image_pair((3, 2, 30, 41), dtype, device)
+    preds = preds.clamp(0, preds.max() // 2 if dtype == torch.uint8 else 0.5)
+    target[-1, -1, -1, -1] = 255 if dtype == torch.uint8 else 2
+    got = structural_similarity_index_measure(layout.apply(preds), layout.apply(target))
+    check(got, Reference.of(preds, target, data_range=None).values.mean())
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1e-6, 1e9, 1e16])
+def test_images_of_any_magnitude(scale: float, device: str) -> None:
+    """Products of four moments would leave float32."""
+    preds, target = (x * scale for x in image_pair((1, 1, 40, 50), torch.float32, device))
+    want = Reference.of(preds, target, data_range=scale)
+    check(structural_similarity_index_measure(preds, target, data_range=scale), want.values.mean())
+
+
+@pytest.mark.parametrize("reduction", ["elementwise_mean", "sum", "none", None])
+@pytest.mark.parametrize("extra", [None, "return_full_image", "return_contrast_sensitivity"])
+@pytest.mark.parametrize(
+    "window", [Window(), Window(sigma=0.8), Window(False, kernel_size=7)], ids=str
+)
+@pytest.mark.parametrize("data_range", [1.0, (0.1, 0.8), None], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
+def test_same_answers_as_torchmetrics(
+    reduction: str | None,
+    extra: str | None,
+    window: Window,
+    data_range: object,
+    dtype: torch.dtype,
+    device: str,
+) -> None:
+    preds, target = image_pair((4, 3, 24, 31), dtype, device)
+    options = {**window.options, "reduction": reduction, "data_range": data_range}
+    if extra is not None:
+        options[extra] = True
+    got = structural_similarity_index_measure(preds, target, **options)
+    theirs = tm.structural_similarity_index_measure(preds, target, **options)
+    exact = tm.structural_similarity_index_measure(preds.double(), target.double(), **options)
+    assert isinstance(got, tuple) == isinstance(theirs, tuple)
+    triples = zip(got, theirs, exact, strict=True) if extra else [(got, theirs, exact)]
+    for ours, his, best in triples:
+        assert ours.shape == his.shape
+        assert ours.dtype == his.dtype
+        images = 4 if reduction == "sum" and ours.ndim == 0 else 1
+        check(ours, best.cpu().numpy(), images * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_matches_scikit_image_inside(uniform: bool, device: str) -> None:
+    """It extends images in another way, so only windows that lie inside are compared."""
+    preds, target = image_pair((1, 1, 70, 60), torch.float64, device)
+    a, b = preds[0, 0].cpu().numpy(), target[0, 0].cpu().numpy()
+    theirs = {"win_size": 7} if uniform else {"gaussian_weights": True, "sigma": 1.5}
+    _, want = skimage.metrics.structural_similarity(
+        a, b, data_range=1.0, use_sample_covariance=False, full=True, **theirs
+    )
+    _, got = structural_similarity_index_measure(
+        preds,
+        target,
+        gaussian_kernel=not uniform,
+        kernel_size=7,
+        data_range=1.0,
+        return_full_image=True,
+    )
+    inside = (slice(5, -5), slice(5, -5))
+    np.testing.assert_allclose(got[0, 0].cpu().numpy()[inside], want[inside], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("first", DTYPES, ids=str)
+@pytest.mark.parametrize("second", DTYPES, ids=str)
+def test_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> None:
+    preds = image_pair((2, 3, 31, 45), first, device)[0]
+    target = image_pair((2, 3, 31, 45), second, device)[1]
+    if first != torch.uint8:
+        preds = preds * 200
+    if second != torch.uint8:
+        target = target * 200
+    got = structural_similarity_index_measure(preds, target, data_range=255.0, reduction="none")
+    assert got.dtype == result_dtype(first)
+    check(got, Reference.of(preds, target, data_range=255.0).values)

@@ -1,0 +1,291 @@
+"""What SSIM promises besides its number: bounds, bits, NaN, empty batches, errors."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cases import DTYPES, LAYOUTS, Layout, image_pair, range_of
+from ssim_reference import Window
+from syncfree.functional.image import structural_similarity_index_measure
+
+# One for each path that a problem may take.
+PATHS = [
+    Window(),
+    Window(sigma=1.2),
+    Window(sigma=0.3),
+    Window(sigma=6.0),
+    Window(False, kernel_size=7),
+]
+
+every_path = pytest.mark.parametrize("window", PATHS, ids=str)
+
+
+def values(preds: Tensor, target: Tensor, window: Window, **options: object) -> Tensor:
+    return structural_similarity_index_measure(
+        preds, target, **{"reduction": "none", "data_range": 1.0, **window.options, **options}
+    )
+
+
+def maps(preds: Tensor, target: Tensor, window: Window, **options: object) -> Tensor:
+    return values(preds, target, window, return_full_image=True, **options)[1]
+
+
+@every_path
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("level", [None, 0.0, 0.3, 0.6, 1.0], ids=str)
+def test_identical_images_have_exactly_one(
+    level: float | None, dtype: torch.dtype, window: Window, device: str
+) -> None:
+    x = image_pair((2, 3, 70, 90), dtype, device)[0]
+    if level is not None:
+        x = torch.full_like(x, level * range_of(dtype))
+    value, full = values(x, x.clone(), window, data_range=range_of(dtype), return_full_image=True)
+    assert torch.equal(value, torch.ones_like(value))
+    assert torch.equal(full, torch.ones_like(full))
+    _, contrast = values(
+        x,
+        x.clone(),
+        Window(sigma=1.2),
+        data_range=range_of(dtype),
+        return_contrast_sensitivity=True,
+    )
+    assert torch.equal(contrast, torch.ones_like(contrast))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    height=st.integers(22, 60),
+    width=st.integers(22, 60),
+    window=st.sampled_from(PATHS),
+    offset=st.floats(-2, 2),
+    gain=st.sampled_from([-1.0, 0.0, 1e-4, 1.0, 300.0]),
+    data_range=st.sampled_from([1e-3, 1.0, 255.0]),
+)
+def test_bounds_and_symmetry(
+    seed: int,
+    height: int,
+    width: int,
+    window: Window,
+    offset: float,
+    gain: float,
+    data_range: float,
+) -> None:
+    preds, target = image_pair((1, 1, height, width), torch.float32, "cpu", seed)
+    target = gain * target + offset
+    full = maps(preds, target, window, data_range=data_range)
+    assert full.abs().max() <= 1
+    swapped = maps(target, preds, window, data_range=data_range)
+    torch.testing.assert_close(swapped, full, rtol=0, atol=1e-6)
+    flipped = maps(preds.flip(-1), target.flip(-1), window, data_range=data_range).flip(-1)
+    torch.testing.assert_close(flipped, full, rtol=0, atol=1e-6)
+
+
+@every_path
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_bits_of_an_image_do_not_depend_on_its_company(
+    dtype: torch.dtype, layout: Layout, window: Window, device: str
+) -> None:
+    preds, target = image_pair((5, 3, 61, 83), dtype, device)
+    whole = values(layout.apply(preds), target, window)
+    full = maps(layout.apply(preds), layout.apply(target), window)
+    for i in range(5):
+        one = preds[i : i + 1], target[i : i + 1]
+        assert torch.equal(values(*one, window)[0], whole[i])
+        assert torch.equal(maps(*one, window)[0], full[i])
+    assert torch.equal(values(preds.flip(0), target.flip(0), window).flip(0), whole)
+    assert torch.equal(values(preds[1:4], layout.apply(target)[1:4], window), whole[1:4])
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    batch=st.integers(2, 6),
+    cut=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+    height=st.integers(22, 140),
+    width=st.integers(22, 140),
+    window=st.sampled_from(PATHS),
+)
+def test_bits_survive_splits_and_permutations(
+    batch: int, cut: int, seed: int, height: int, width: int, window: Window
+) -> None:
+    preds, target = image_pair((batch, 2, height, width), torch.float32, "cpu", seed)
+    whole = values(preds, target, window)
+    parts = [values(p, t, window) for p, t in zip(preds.split(cut), target.split(cut), strict=True)]
+    assert torch.equal(torch.cat(parts), whole)
+    order = torch.randperm(batch)
+    assert torch.equal(values(preds[order], target[order], window), whole[order])
+
+
+@every_path
+def test_bits_do_not_depend_on_threads(window: Window) -> None:
+    preds, target = image_pair((3, 3, 150, 90), torch.float32, "cpu")
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2, 3, 7):
+            torch.set_num_threads(count)
+            results.append(values(preds, target, window))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(r, results[0]) for r in results)
+
+
+@every_path
+def test_reductions_agree(window: Window, device: str) -> None:
+    preds, target = image_pair((5, 1, 50, 60), torch.float64, device)
+    each = values(preds, target, window)
+    torch.testing.assert_close(values(preds, target, window, reduction="sum"), each.sum())
+    torch.testing.assert_close(
+        values(preds, target, window, reduction="elementwise_mean"), each.mean()
+    )
+
+
+@every_path
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_bad_pixels_spoil_their_windows_only(
+    dtype: torch.dtype, bad: float, window: Window, device: str
+) -> None:
+    preds, target = image_pair((2, 1, 80, 75), dtype, device)
+    clean = maps(preds, target, window)
+    target = target.clone()
+    target[1, 0, 44, 36] = bad
+    value, full = values(preds, target, window, return_full_image=True)
+    assert value.isnan().tolist() == [False, True]
+    half = window.padding(2)
+    spoiled = torch.zeros_like(full, dtype=torch.bool)
+    spoiled[1, 0, 44 - half[0] : 45 + half[0], 36 - half[1] : 37 + half[1]] = True
+    assert torch.equal(full.isnan(), spoiled)
+    assert torch.equal(full[~spoiled], clean[~spoiled])
+    _, contrast = values(preds, target, window, return_contrast_sensitivity=True)
+    assert contrast.isnan().tolist() == [False, True]
+
+
+def test_nan_passes_the_clamp_and_spoils_the_range(device: str) -> None:
+    preds, target = image_pair((2, 1, 30, 30), torch.float32, device)
+    preds[0, 0, 3, 3] = math.nan
+    assert values(preds, target, Window(), data_range=(0.0, 1.0)).isnan().tolist() == [True, False]
+    assert values(preds, target, Window(), data_range=None).isnan().all()
+
+
+def test_flat_images_without_constants_are_undefined(device: str) -> None:
+    x = torch.full((1, 1, 20, 20), 0.5, device=device)
+    assert values(x, x, Window(), k1=0.0, k2=0.0).isnan().all()
+
+
+@pytest.mark.parametrize("data_range", [1.0, None])
+def test_empty_batch(data_range: float | None, device: str) -> None:
+    x = torch.rand(0, 3, 20, 20, device=device)
+    assert values(x, x, Window(), data_range=data_range).shape == (0,)
+    assert values(x, x, Window(), data_range=data_range, reduction="elementwise_mean").isnan()
+    assert values(x, x, Window(), data_range=data_range, reduction="sum") == 0
+    assert maps(x, x, Window(), data_range=data_range).shape == x.shape
+
+
+def test_images_without_an_inside_have_no_contrast(device: str) -> None:
+    preds, target = image_pair((2, 1, 9, 30), torch.float32, device)
+    value, contrast = values(preds, target, Window(), return_contrast_sensitivity=True)
+    assert value.isfinite().all()
+    assert contrast.isnan().all()
+
+
+def test_expanded_target(device: str) -> None:
+    preds, target = image_pair((6, 3, 32, 40), torch.float32, device)
+    one = target[:1, :1].expand(6, 3, 32, 40)
+    assert torch.equal(values(preds, one, Window()), values(preds, one.contiguous(), Window()))
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_every_instruction_set(isa: str) -> None:
+    """Runs in a process of its own, since the choice is made once."""
+    code = (
+        "import pytest, sys\n"
+        "sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', '-k',"
+        " 'cpu and (matches_float64 or windows or volumes or digits or company or bad_pixels"
+        " or image_quality)', *sys.argv[1:]]))"
+    )
+    here = Path(__file__)
+    files = [here.with_name("test_ssim.py"), here, here.with_name("test_image_quality.py")]
+    subprocess.run(
+        [sys.executable, "-c", code, *map(str, files)],
+        env={**os.environ, "SYNCFREE_ISA": isa},
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"kernel_size": 10}, ValueError, "Expected `kernel_size` to have odd positive number"),
+        ({"kernel_size": -3}, ValueError, "Expected `kernel_size` to have odd positive number"),
+        ({"kernel_size": (11, 4)}, ValueError, "Expected `kernel_size` to have odd positive"),
+        ({"kernel_size": (11, 11, 11)}, ValueError, "`kernel_size` has dimension 3"),
+        ({"sigma": 0.0}, ValueError, "Expected `sigma` to have positive number"),
+        ({"sigma": (1.5, -1.0)}, ValueError, "Expected `sigma` to have positive number"),
+        ({"sigma": math.nan}, ValueError, "Expected `sigma` to have positive number"),
+        ({"sigma": (1.5, 1.5, 1.5)}, ValueError, "has dimension 3"),
+        ({"sigma": 3.0}, RuntimeError, "Padding size should be less than"),
+        ({"gaussian_kernel": False, "kernel_size": 17}, RuntimeError, "Padding size should be"),
+        ({"reduction": "mean"}, ValueError, "`reduction` to be one of"),
+        ({"data_range": 0.0}, ValueError, "`data_range` to be positive"),
+        ({"data_range": (1.0, 0.0)}, ValueError, "low < high"),
+        ({"data_range": [0.0, 1.0]}, TypeError, "`data_range` to be a number"),
+        (
+            {"return_full_image": True, "return_contrast_sensitivity": True},
+            ValueError,
+            "mutually exclusive",
+        ),
+    ],
+)
+def test_bad_arguments(arguments: dict, error: type[Exception], message: str, device: str) -> None:
+    x = torch.rand(2, 3, 8, 8, device=device)
+    with pytest.raises(error, match=message):
+        structural_similarity_index_measure(x, x, **{"data_range": 1.0, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("preds", "target", "error", "message"),
+    [
+        ((2, 3, 16, 16), (2, 3, 16, 17), RuntimeError, "expected to have the same shape"),
+        ((3, 16, 16), (3, 16, 16), ValueError, "BxCxHxW or BxCxDxHxW shape"),
+        ((1, 1, 1, 16, 16, 16), (1, 1, 1, 16, 16, 16), ValueError, "BxCxHxW or BxCxDxHxW shape"),
+        ((3, 16, 16), (1, 3, 16, 16), RuntimeError, "expected to have the same shape"),
+        ((1, 1, 16, 5), (1, 1, 16, 5), RuntimeError, "Padding size should be less than"),
+        ((1, 1, 5, 16, 16), (1, 1, 5, 16, 16), RuntimeError, "Padding size should be less than"),
+    ],
+)
+def test_bad_shapes(
+    preds: tuple, target: tuple, error: type[Exception], message: str, device: str
+) -> None:
+    with pytest.raises(error, match=message):
+        structural_similarity_index_measure(
+            torch.rand(preds, device=device), torch.rand(target, device=device), data_range=1.0
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
+def test_bad_dtypes(dtype: torch.dtype, device: str) -> None:
+    x = torch.ones(1, 1, 16, 16, device=device)
+    for pair in ((x.to(dtype), x), (x, x.to(dtype))):
+        with pytest.raises(RuntimeError, match=r"but got (Long|Bool|ComplexFloat)"):
+            structural_similarity_index_measure(*pair, data_range=1.0)
+
+
+def test_gradient_is_refused_not_forgotten(device: str) -> None:
+    x = torch.rand(1, 1, 16, 16, device=device, requires_grad=True)
+    value = structural_similarity_index_measure(x, torch.rand_like(x), data_range=1.0)
+    with pytest.raises(NotImplementedError, match="not implemented yet"):
+        value.backward()
