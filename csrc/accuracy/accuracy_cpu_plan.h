@@ -71,7 +71,7 @@ inline void erase_dim(TensorView& view, int dim) {
 
 // A fraction is no class, not even where all labels are fine.
 inline LabelRange label_range(const LabelRule& rule, bool multiclass) {
-  LabelRange range{0, rule.classes - 1, kSkipped, multiclass && rule.truncate};
+  LabelRange range{0, rule.classes - 1, kSkipped, rule.truncate_target};
   if (rule.classes == 0) {
     range.low = kOther + 1;
     range.high = std::numeric_limits<std::int64_t>::max();

@@ -147,8 +147,9 @@ struct LabelRule {
   std::int64_t classes = 0;  // 2 for binary and multilabel; 0 for predicted labels of unknown range
   std::int64_t ignore_index = 0;
   bool has_ignore_index = false;
-  bool truncate = true;       // of predicted labels with a fraction
-  bool bad_is_wrong = false;  // a bad label is counted, as a wrong prediction, and not reported
+  bool truncate = true;         // predicted labels with a fraction
+  bool truncate_target = true;  // true ones; binary and multilabel know only 0 and 1
+  bool bad_is_wrong = false;    // a bad label is counted, as a wrong prediction, and not reported
   bool report = true;
 
   SYNCFREE_HD bool in_range(std::int64_t label) const {
@@ -174,6 +175,7 @@ inline LabelRule label_rule(const Problem& problem) {
   rule.ignore_index = problem.ignore_index;
   rule.has_ignore_index = problem.has_ignore_index;
   rule.truncate = !micro || problem.samplewise;
+  rule.truncate_target = multiclass && rule.truncate;
   rule.report = problem.validate && !(multiclass && problem.num_classes == 0);
   rule.bad_is_wrong = micro && !rule.report;
   return rule;

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
       if (scored) {
         const Offsets inner = job.elements(element);
         at.preds += inner.preds;
-        target = load_label(job.target, job.target_dtype, at.target + inner.target);
+        target = load_label(job.target, job.target_dtype, at.target + inner.target,
+                            job.rule.truncate_target);
         scored = tally.admit(group, element, target, lane == 0);
       }
       if (!__any_sync(kFullWarp, scored)) continue;
@@ -71,8 +72,8 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
     const unsigned int group = unit / job.blocks_per_group;
     for (unsigned int r = unit % job.blocks_per_group; r < rows; r += job.blocks_per_group) {
       const Offsets base = job.groups(group), inner = job.elements(r);
-      const std::int64_t target =
-          load_label(job.target, job.target_dtype, base.target + inner.target);
+      const std::int64_t target = load_label(job.target, job.target_dtype,
+                                             base.target + inner.target, job.rule.truncate_target);
       if (!tally.admit(group, r, target, threadIdx.x == 0)) continue;
 
       if (threadIdx.x == 0) {

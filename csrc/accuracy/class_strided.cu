@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads,
           target_at[i] = base.target + at.target;
         }
       }
-      load_labels(job.target, job.target_dtype, target_at, true, labels);
+      load_labels(job.target, job.target_dtype, target_at, job.rule.truncate_target, labels);
 
       unsigned int target[kPixels], predicted[kPixels];
       bool correct[kPixels], any = false;

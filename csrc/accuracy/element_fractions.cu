@@ -65,7 +65,7 @@ class ElementJudge {
 #pragma unroll
       for (int i = 0; i < kElements; ++i)
         loaded[i] = static_cast<const T*>(job_.preds)[preds_at[i]];
-      load_labels(job_.target, job_.target_dtype, target_at, true, target);
+      load_labels(job_.target, job_.target_dtype, target_at, job_.rule.truncate_target, target);
 #pragma unroll
       for (int i = 0; i < kElements; ++i)
         if (first + i * step < job_.element_count)
@@ -73,7 +73,7 @@ class ElementJudge {
     } else {
       std::int64_t predicted[kElements];
       load_labels(job_.preds, job_.preds_dtype, preds_at, job_.rule.truncate, predicted);
-      load_labels(job_.target, job_.target_dtype, target_at, true, target);
+      load_labels(job_.target, job_.target_dtype, target_at, job_.rule.truncate_target, target);
 #pragma unroll
       for (int i = 0; i < kElements; ++i)
         if (first + i * step < job_.element_count)

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       }
       std::int64_t predicted[kElements], target[kElements];
       load_labels(job.preds, job.preds_dtype, preds_at, job.rule.truncate, predicted);
-      load_labels(job.target, job.target_dtype, target_at, true, target);
+      load_labels(job.target, job.target_dtype, target_at, job.rule.truncate_target, target);
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
         const std::int64_t element = tile + i * kThreads + threadIdx.x;

@@ -38,9 +38,10 @@ __device__ __noinline__ inline bool publish_bad_labels(const CountJob& job) {
     volatile ErrorRecord* record = job.error;
     record->kind = static_cast<std::int64_t>(kind);
     record->first_index = error_index(order);
-    record->first_value = kind == ErrorKind::kPredsOutOfRange
-                              ? load_label(job.preds, job.preds_dtype, offsets.preds)
-                              : load_label(job.target, job.target_dtype, offsets.target);
+    record->first_value =
+        kind == ErrorKind::kPredsOutOfRange
+            ? load_label(job.preds, job.preds_dtype, offsets.preds, job.rule.truncate)
+            : load_label(job.target, job.target_dtype, offsets.target, job.rule.truncate_target);
     __threadfence_system();
     record->count = static_cast<std::int64_t>(count);
   }

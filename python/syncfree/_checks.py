@@ -9,6 +9,9 @@ from syncfree._ops import registry  # noqa: F401  (loads the libraries)
 # csrc/core/error_record.h
 _ARGUMENTS = {1: "target", 2: "preds"}
 
+# csrc/accuracy/accuracy_math.h keeps the numbers below for what is no integer.
+_LEAST_LABEL = -(2**63) + 2
+
 
 def check_errors() -> None:
     """Waits for all CUDA devices and raises if a metric met values out of range since the last check.
@@ -32,8 +35,9 @@ def check_errors() -> None:
         return
     for device in range(torch.cuda.device_count()):
         torch.cuda.synchronize(device)
-        kind, index, value, count = torch.ops.syncfree.take_error_record(device).tolist()
+        kind, index, number, count = torch.ops.syncfree.take_error_record(device).tolist()
         if count:
+            value = "a fraction or NaN" if number < _LEAST_LABEL else number
             raise RuntimeError(
                 f"Detected the following values in `{_ARGUMENTS.get(kind, 'input')}` on "
                 f"cuda:{device}: {value} at flat index {index}, the first of {count} that are out of "
