@@ -45,7 +45,7 @@ class Window:
         return weights
 
     def padding(self, axes: int) -> list[int]:
-        """Half the window, but of a volume's last axis half of `kernel_size`, as in TorchMetrics."""
+        """Half the window; along a volume's last axis half of `kernel_size`, as in TorchMetrics."""
         padding = [(len(w) - 1) // 2 for w in self.weights(axes)]
         if axes == 3:
             padding[2] = (_each(self.kernel_size, axes)[2] - 1) // 2

@@ -17,6 +17,13 @@ inline void add_scaled(const double* __restrict from, double weight, std::int64_
   for (std::int64_t i = 0; i < count; ++i) to[i] += weight * from[i];
 }
 
+inline double sum_of(const double* values, std::int64_t count) {
+  constexpr int kLanes = 4;  // sums side by side, for the adder's latency
+  double sums[kLanes] = {};
+  for (std::int64_t i = 0; i < count; ++i) sums[i % kLanes] += values[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
 class General {
  public:
   explicit General(const Plan& plan)
@@ -103,24 +110,33 @@ class General {
 
   void finish_row(std::int64_t z, std::int64_t y, std::int64_t x, std::int64_t columns,
                   PartialSums& sums) {
-    const bool row_in_crop = depth_.in_crop(z) && height_.in_crop(y);
+    const double c1 = plan_.constants.twice_c1, c2 = plan_.constants.twice_c2, shift = shift_;
+    // The results replace the moments of s and d.
+    double* __restrict s = filtered_;
+    double* __restrict d = filtered_ + pitch_;
+    const double* __restrict s_square = filtered_ + 2 * pitch_;
+    const double* __restrict d_square = filtered_ + 3 * pitch_;
     for (std::int64_t i = 0; i < columns; ++i) {
-      const double s_mean = filtered_[i], d_mean = filtered_[i + pitch_];
-      const double s_variance = filtered_[i + 2 * pitch_] - s_mean * s_mean;
-      const double d_variance = filtered_[i + 3 * pitch_] - d_mean * d_mean;
       // The deficit of ssim_math.h, all in one scale; the order of the comparisons keeps NaN.
-      const double t = (s_mean + shift_) * (s_mean + shift_) + plan_.constants.twice_c1;
-      const double d_square = d_mean * d_mean;
-      const double u = (0.0 > s_variance ? 0.0 : s_variance) + plan_.constants.twice_c2;
+      const double s_variance = s_square[i] - s[i] * s[i], d_variance = d_square[i] - d[i] * d[i];
+      const double t = (s[i] + shift) * (s[i] + shift) + c1;
+      const double w = d[i] * d[i];
+      const double u = (0.0 > s_variance ? 0.0 : s_variance) + c2;
       const double v = 0.0 > d_variance ? 0.0 : d_variance;
-      const double deficit = 2.0 * (t * v + u * d_square) / ((t + d_square) * (u + v));
-      sums.deficit += deficit;
-      if (row_in_crop && width_.in_crop(x + i)) sums.contrast_deficit += 2.0 * v / (u + v);
-      filtered_[i] = 1.0 - deficit;
+      s[i] = 2.0 * (t * v + u * w) / ((t + w) * (u + v));
+      d[i] = 2.0 * v / (u + v);
+    }
+    sums.deficit += sum_of(s, columns);
+    if (depth_.in_crop(z) && height_.in_crop(y)) {
+      const std::int64_t begin = std::clamp<std::int64_t>(width_.pad - x, 0, columns);
+      const std::int64_t end =
+          std::clamp<std::int64_t>(width_.output - width_.pad - x, begin, columns);
+      sums.contrast_deficit += sum_of(d + begin, end - begin);
     }
     if (plan_.problem->map == nullptr) return;
+    for (std::int64_t i = 0; i < columns; ++i) s[i] = 1.0 - s[i];
     const std::int64_t row = (plane_ * depth_.output + z) * height_.output + y;
-    store_row(*plan_.problem, row * width_.output + x, filtered_, columns);
+    store_row(*plan_.problem, row * width_.output + x, s, columns);
   }
 
   // Each pixel belongs to the unit with its index, those behind the last output to the last unit.

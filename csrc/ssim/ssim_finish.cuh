@@ -25,6 +25,16 @@ __device__ inline double mean_from_deficit(double deficit, double count) {
   return mean < -1.0 ? -1.0 : mean;
 }
 
+// Rounding must not carry it beyond -1 here either. The way through double is slow on most GPUs.
+template <class Acc>
+__device__ void store_map_value(const Job<Acc>& job, std::int64_t index, Acc ssim) {
+  const Acc value = ssim < Acc(-1) ? Acc(-1) : ssim;
+  if (sizeof(Acc) == 4 && job.results.dtype == DType::kFloat32)
+    static_cast<float*>(job.map)[index] = static_cast<float>(value);
+  else
+    store_as(job.map, job.results.dtype, index, static_cast<double>(value));
+}
+
 __device__ inline void finish_image(const Results& r, std::int64_t image) {
   double sums[kQuantities];
 #pragma unroll

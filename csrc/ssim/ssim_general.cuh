@@ -6,8 +6,8 @@
 // result to all its outputs whose windows hold that row.
 #pragma once
 
-#include "core/store_as.h"
 #include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_general_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -30,62 +30,6 @@ template <class Acc>
 struct SharedStage {
   Acc s[kStageElements];
   Acc d[kStageElements];
-};
-
-// Outputs of one thread. Accumulators in double are worth two registers.
-template <class Acc, bool kVolume>
-struct ThreadTile {
-  static constexpr int kDepth = kVolume ? (sizeof(Acc) == 4 ? 4 : 2) : 1;
-  static constexpr int kRows = kVolume ? 4 : (sizeof(Acc) == 4 ? 16 : 8);
-};
-
-template <class Acc>
-__device__ Acc load_pixel(const Image& image, std::int64_t index) {
-  switch (image.dtype) {
-    case DType::kFloat64:
-      return static_cast<Acc>(__ldg(static_cast<const double*>(image.data) + index));
-    case DType::kFloat16:
-      return to<Acc>(Half{__ldg(static_cast<const std::uint16_t*>(image.data) + index)});
-    case DType::kBFloat16:
-      return to<Acc>(BFloat16{__ldg(static_cast<const std::uint16_t*>(image.data) + index)});
-    case DType::kUInt8:
-      return to<Acc>(__ldg(static_cast<const std::uint8_t*>(image.data) + index));
-    default:
-      return to<Acc>(__ldg(static_cast<const float*>(image.data) + index));
-  }
-}
-
-// Moments of one plane (s or d) about pivots inside the windows, so that nothing cancels.
-template <class Acc, int kDepth, int kRows>
-struct TileSums {
-  Acc pivot[kDepth][kRows];
-  Acc sum[kDepth][kRows];
-  Acc square[kDepth][kRows];
-
-  __device__ void add(int z, int y, Acc weight, Acc mean, Acc variance) {
-    const Acc offset = mean - pivot[z][y];
-    sum[z][y] = fma(weight, offset, sum[z][y]);
-    square[z][y] = fma(weight, fma(offset, offset, variance), square[z][y]);
-  }
-  __device__ Acc mean(int z, int y) const { return pivot[z][y] + sum[z][y]; }
-  __device__ Acc variance(int z, int y) const { return fma(-sum[z][y], sum[z][y], square[z][y]); }
-};
-
-// The same of one row of a window, about the pixel in its middle.
-template <class Acc>
-struct RowSums {
-  Acc pivot;
-  Acc sum;
-  Acc square;
-
-  __device__ void add(Acc weight, Acc x) {
-    const Acc offset = x - pivot;
-    const Acc weighted = weight * offset;
-    sum += weighted;
-    square = fma(weighted, offset, square);
-  }
-  __device__ Acc mean() const { return pivot + sum; }
-  __device__ Acc variance() const { return fma(-sum, sum, square); }
 };
 
 template <class Acc, bool kVolume>
@@ -290,8 +234,7 @@ class TileWalk {
         if (job_.map != nullptr) {
           const Acc ssim = fma(Acc(-2) * unit_squared, half, Acc(1));
           const std::int64_t at = ((plane_ * g.map[0] + z) * g.map[1] + y) * g.map[2] + x;
-          store_as(job_.map, job_.results.dtype, at,
-                   static_cast<double>(ssim < Acc(-1) ? Acc(-1) : ssim));
+          store_map_value(job_, at, ssim);
         }
         if (wants_contrast && in_crop(0, z) && in_crop(1, y) && in_crop(2, x))
           contrast += terms.vd / contrast_denominator(terms, unit_squared);

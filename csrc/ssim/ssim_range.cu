@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 8;
 constexpr std::int64_t kPiece = kThreads * kUnroll;  // elements of one block's step
-constexpr int kRank = 5;
+constexpr int kRank = kMaxRank;
 
 // The elements of a tensor in any order, in as few dimensions as its layout allows.
 struct Elements {
@@ -26,14 +26,18 @@ struct Elements {
 };
 
 Elements make_elements(const TensorView& view) {
-  Elements e{view.data, view.dtype, view.numel(), 0, {}, {}};
+  Elements e{view.data, view.dtype, 1, 0, {}, {}};
   int order[kRank];
   int rank = 0;
-  for (int i = 0; i < view.rank; ++i)
-    if (view.size[i] > 1) order[rank++] = i;
-  std::sort(order, order + rank, [&](int i, int j) { return view.stride[i] > view.stride[j]; });
+  for (int i = 0; i < view.rank; ++i) {
+    if (view.size[i] == 1 || view.stride[i] == 0) continue;  // repeats add nothing
+    int at = rank++;
+    for (; at > 0 && view.stride[order[at - 1]] < view.stride[i]; --at) order[at] = order[at - 1];
+    order[at] = i;
+  }
   for (int k = 0; k < rank; ++k) {
     const std::int64_t size = view.size[order[k]], stride = view.stride[order[k]];
+    e.count *= size;
     if (e.rank > 0 && e.stride[e.rank - 1] == stride * size) {
       e.size[e.rank - 1] *= size;
       e.stride[e.rank - 1] = stride;

@@ -5,8 +5,9 @@
 // persistent grid cut evenly.
 #pragma once
 
-#include "core/store_as.h"
 #include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_strip_outputs.cuh"
+#include "ssim/ssim_strip_rows.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
@@ -24,18 +25,16 @@ struct SharedRow {
   alignas(16) float d[kRowFloats];
 };
 
-__device__ inline float reciprocal(float x) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
 template <class Rows, bool kExtras>
 class StripWalk {
  public:
   __device__ StripWalk(const Job<float>& job, const StripUnits& units, SharedRow (&shared)[2],
                        const Constants<float>& constants)
-      : job_(job), units_(units), shared_(shared), constants_(constants) {}
+      : job_(job),
+        units_(units),
+        shared_(shared),
+        constants_(constants),
+        outputs_(job, constants) {}
 
   // Units [first, first + count), one below the other in one strip.
   __device__ void run(std::int64_t first, int count) {
@@ -44,15 +43,12 @@ class StripWalk {
     const std::int64_t plane = strip / units_.strips;
     const int strip_begin = static_cast<int>(strip - plane * units_.strips) * kStripColumns;
     const int begin = static_cast<int>(first - strip * units_.blocks) * units_.rows_per_block;
-    height_ = static_cast<int>(g.size[1]);
-    width_ = static_cast<int>(g.size[2]);
+    const LaneColumns columns(strip_begin, static_cast<int>(g.size[2]));
     begin_ = begin;
-    end_ = min(begin + count * units_.rows_per_block, height_);
-    const LaneColumns columns(strip_begin, width_);
-    first_column_ = columns.first;
+    end_ = min(begin + count * units_.rows_per_block, static_cast<int>(g.size[1]));
     inside_ = columns.inside;
     halo_slot_ = columns.halo_slot;
-    plane_ = plane;
+    outputs_.start(plane, columns.first);
 
     const std::int64_t image = plane / g.channels;
     Rows rows(job_.preds, job_.target, g, image, plane - image * g.channels, columns,
@@ -64,7 +60,6 @@ class StripWalk {
     rows.next(ahead[1]);
     s_.clear();
     d_.clear();
-    clear_sums();
     d_has_pivot_ = false;
     see_row<0>(above[0]);
     see_row<1>(above[1]);
@@ -78,7 +73,8 @@ class StripWalk {
       take_row<0>(rows, ahead[0], row);
       take_row<1>(rows, ahead[1], row + 1);
       const int done = 2 * pair + 2 - 2 * kHalo;
-      if (done > 0 && ((done & last_row_of_block) == 0 || pair == pairs - 1)) flush(unit++);
+      if (done > 0 && ((done & last_row_of_block) == 0 || pair == pairs - 1))
+        outputs_.flush(unit++);
     }
     complete_units(job_.results, image, count);
   }
@@ -93,29 +89,22 @@ class StripWalk {
     rows.next(data);
     store_row(shared, s + kHalo, d + kHalo, halo);
     add_to_pair<kParity>(s + kHalo, d + kHalo);
-    if constexpr (kExtras) add_errors(d + kHalo, row);
+    if constexpr (kExtras) outputs_.add_errors(d + kHalo, row, begin_);
     __syncwarp();
 
-    Moments sums;
+    StripMoments sums;
     load_neighbours(shared.s, s);
     s_.add_row(s, true, sums.s, sums.ss);
     load_neighbours(shared.d, d);
     d_.add_row(d, d_has_pivot_, sums.d, sums.dd);
     const int y = row - kHalo;
-    if (y >= begin_ && y < end_) finish_row(sums, y);
+    if (y >= begin_ && y < end_) outputs_.add_row(sums, s_.pivot(), d_.pivot(), y);
   }
 
   struct SumDifference {
     float s;
     float d;
   };
-  struct Moments {
-    float s[kColumns];
-    float ss[kColumns];
-    float d[kColumns];
-    float dd[kColumns];
-  };
-
   __device__ SumDifference sum_difference(float a, float b) const {
     if constexpr (kExtras) {
       if (job_.clamp.enabled) {
@@ -199,90 +188,6 @@ class StripWalk {
     pair_sum_d_ = kParity == 0 ? sum_d : pair_sum_d_ + sum_d;
   }
 
-  __device__ void finish_row(const Moments& sums, int y) {
-    constexpr StripTaps kTaps;
-    constexpr float tap_sum = static_cast<float>(kTaps.row_sum * kTaps.row_sum);
-    const float unit = constants_.scale_squared;
-    const float twice_c1 = constants_.twice_c1, twice_c2 = constants_.twice_c2;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float mean_s = fmaf(s_.pivot(), tap_sum, sums.s[c]);
-      const float mean_d = fmaf(d_.pivot(), tap_sum, sums.d[c]);
-      // make_terms() with the 2 C2 folded into the clamp.
-      const float variance_s = fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], tap_sum, twice_c2));
-      const Terms<float> terms{
-          fmaf(mean_s, mean_s, twice_c1), fmaxf(variance_s, twice_c2), __fmul_rn(mean_d, mean_d),
-          fmaxf(fmaf(-sums.d[c], sums.d[c], __fmul_rn(sums.dd[c], tap_sum)), 0.0f)};
-      const float numerator = deficit_numerator(terms);
-      const float inverse = reciprocal(deficit_denominator(terms, unit));
-      deficit_[c] = fmaf(numerator, inverse, deficit_[c]);
-      if constexpr (kExtras) {
-        store_map(y, c, __fmul_rn(numerator, inverse));
-        add_contrast(y, c, terms);
-      }
-    }
-  }
-
-  __device__ void clear_sums() {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
-    squared_ = absolute_ = 0.0f;
-  }
-
-  __device__ void flush(std::int64_t unit) {
-    const double twice_unit = 2.0 * static_cast<double>(constants_.scale_squared);
-    double* const* slots = job_.results.slots;
-    write(slots[kDeficit], unit, twice_unit * over_columns(deficit_));
-    if constexpr (kExtras) {
-      if (slots[kContrastDeficit] != nullptr)
-        write(slots[kContrastDeficit], unit, twice_unit * over_columns(contrast_));
-      if (slots[kSquaredError] != nullptr) write(slots[kSquaredError], unit, squared_);
-      if (slots[kAbsoluteError] != nullptr) write(slots[kAbsoluteError], unit, absolute_);
-    }
-    clear_sums();
-  }
-
-  __device__ double over_columns(const float (&x)[kColumns]) const {
-    double sum = 0.0;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      if (first_column_ + c < width_) sum += static_cast<double>(x[c]);
-    return sum;
-  }
-
-  __device__ static void write(double* slots, std::int64_t unit, double x) {
-    const double sum = warp_sum(x);
-    if (threadIdx.x % 32 == 0) slots[unit] = sum;
-  }
-
-  __device__ void store_map(int y, int c, float half_deficit) const {
-    if (job_.map == nullptr || first_column_ + c >= width_) return;
-    const std::int64_t at = (plane_ * height_ + y) * width_ + first_column_ + c;
-    const float ssim = fmaf(-2.0f * constants_.scale_squared, half_deficit, 1.0f);
-    store_as(job_.map, job_.results.dtype, at, static_cast<double>(ssim < -1.0f ? -1.0f : ssim));
-  }
-
-  __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
-    if (job_.results.slots[kContrastDeficit] == nullptr) return;
-    const int column = first_column_ + c;
-    const bool counts =
-        y >= kHalo && y < height_ - kHalo && column >= kHalo && column < width_ - kHalo;
-    const float inverse = reciprocal(contrast_denominator(terms, constants_.scale_squared));
-    if (counts) contrast_[c] = fmaf(terms.vd, inverse, contrast_[c]);
-  }
-
-  // A unit counts the rows that enter while its outputs leave, so that rows are counted once
-  // wherever a warp starts.
-  __device__ void add_errors(const float* d, int row) {
-    if (row >= height_ || row < (begin_ == 0 ? 0 : begin_ + kHalo)) return;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float x = first_column_ + c < width_ ? d[c] : 0.0f;
-      squared_ = fmaf(x, x, squared_);
-      absolute_ += fabsf(x);
-    }
-  }
-
   const Job<float>& job_;
   const StripUnits& units_;
   SharedRow (&shared_)[2];
@@ -292,18 +197,11 @@ class StripWalk {
   bool d_has_pivot_;  // the same in the whole warp
   float pair_sum_s_;
   float pair_sum_d_;
-  float deficit_[kColumns];
-  float contrast_[kColumns];
-  float squared_;
-  float absolute_;
+  StripOutputs<kExtras> outputs_;
   int begin_;
   int end_;
-  int height_;
-  int width_;
-  int first_column_;
   int halo_slot_;
   bool inside_;
-  std::int64_t plane_;
 };
 
 template <class Rows, bool kExtras>

@@ -14,7 +14,7 @@ _LEAST_LABEL = -(2**63) + 2
 
 
 def check_errors() -> None:
-    """Waits for all CUDA devices and raises if a metric met values out of range since the last check.
+    """Waits for all CUDA devices and raises if a metric met values out of range since last time.
 
     A metric on CUDA does not wait to look at its values. A label out of range is left out of the
     counts, the result becomes NaN, and word of it is left where the host can read it: here. This is
@@ -24,8 +24,8 @@ def check_errors() -> None:
         Nothing, if all was well.
 
     Raises:
-        RuntimeError: Names the argument, the first bad value and its flat index, how many there were
-            in that call, and the device. The record is cleared.
+        RuntimeError: Names the argument, the first bad value and its flat index, how many there
+            were in that call, and the device. The record is cleared.
 
     Example:
         >>> import syncfree
@@ -40,7 +40,7 @@ def check_errors() -> None:
             value = "a fraction or NaN" if number < _LEAST_LABEL else number
             raise RuntimeError(
                 f"Detected the following values in `{_ARGUMENTS.get(kind, 'input')}` on "
-                f"cuda:{device}: {value} at flat index {index}, the first of {count} that are out of "
-                "range. They were left out and that result is NaN. Correct the labels, or pass "
+                f"cuda:{device}: {value} at flat index {index}, the first of {count} out of range. "
+                "They were left out and that result is NaN. Correct the labels, or pass "
                 "`ignore_index`, or `validate_args=False` to go without this check."
             )

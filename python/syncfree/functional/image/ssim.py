@@ -93,7 +93,8 @@ def structural_similarity_index_measure(
     """
     if return_full_image and return_contrast_sensitivity:
         raise ValueError(
-            "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually exclusive."
+            "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
+            "exclusive."
         )
     op = _ops.ssim
     if return_full_image:
