@@ -71,7 +71,7 @@ bench: $(STAMPS)/installed $(STAMPS)/needs-test
 lint: $(STAMPS)/needs-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m clang_format --dry-run --Werror $$(git ls-files 'csrc/*.h' 'csrc/*.cpp' 'csrc/*.cu' 'csrc/*.cuh')
+	$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("scripts"))')/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.h' 'csrc/*.cpp' 'csrc/*.cu' 'csrc/*.cuh')
 	$(PY) -m mypy
 	$(PY) -m codespell_lib
 
