@@ -2,7 +2,9 @@
 #
 # AUTO follows the installed torch, so that a CPU user never waits for nvcc. ON works against a CPU build of
 # torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
-set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
+#
+# Code for 8.0 runs on 8.6 and 8.9 too, that for 10.0 on 10.3; PTX of the last serves what comes after.
+set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 90-real 100-real 120)
 
 set(SYNCFREE_BUILD_CUDA OFF)
 if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO" AND NOT TORCH_CUDA_VERSION STREQUAL "none"))
