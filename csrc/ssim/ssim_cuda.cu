@@ -101,10 +101,10 @@ struct Plan {
       r.contrast_elements *=
           static_cast<double>(std::max<std::int64_t>(g.map[axis] - 2 * g.crop[axis], 0));
     }
-    divide(problem, workspace);
+    allocate(problem, workspace);
   }
 
-  void divide(const Problem& problem, const Workspace& workspace) {
+  void allocate(const Problem& problem, const Workspace& workspace) {
     Results& r = job.results;
     Arena zeroed(workspace.zeroed), scratch(workspace.scratch);
     r.batch_ticket = zeroed.take<std::uint32_t>(1);

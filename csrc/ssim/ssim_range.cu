@@ -121,28 +121,32 @@ __device__ Extremes over_block(const Extremes& mine) {
   return Reduce(storage).Reduce(mine, Extremes::none());
 }
 
-template <class Acc>
+struct Operands {
+  Elements of[2];
+};
+
+// `constants` is of the type in which the images are computed.
 __global__ void __launch_bounds__(kThreads)
-    range_kernel(const __grid_constant__ Elements preds, const __grid_constant__ Elements target,
-                 double k1, double k2, double tap_sum, Extremes* partial, std::uint32_t* ticket,
-                 Constants<Acc>* constants) {
-  const Extremes of_preds = over_block(extremes_of(preds));
-  const Extremes of_target = over_block(extremes_of(target));
-  if (threadIdx.x == 0) {
-    partial[2 * blockIdx.x] = of_preds;
-    partial[2 * blockIdx.x + 1] = of_target;
+    range_kernel(const __grid_constant__ Operands operands, double k1, double k2, double tap_sum,
+                 Extremes* partial, std::uint32_t* ticket, bool in_double, void* constants) {
+  for (int image = 0; image < 2; ++image) {
+    const Extremes found = over_block(extremes_of(operands.of[image]));
+    if (threadIdx.x == 0) partial[2 * blockIdx.x + image] = found;
   }
   if (!is_last_block(ticket, gridDim.x)) return;
-  Extremes all[2];
+  double range[2];
   for (int image = 0; image < 2; ++image) {
     Extremes mine = Extremes::none();
     for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads)
       mine = mine(mine, partial[2 * i + image]);
-    all[image] = over_block(mine);
+    range[image] = over_block(mine).range();
   }
   if (threadIdx.x != 0) return;
-  const double a = all[0].range(), b = all[1].range();
-  *constants = make_constants<Acc>(a > b || a != a ? a : b, k1, k2, tap_sum);
+  const double larger = range[0] > range[1] || range[0] != range[0] ? range[0] : range[1];
+  if (in_double)
+    *static_cast<Constants<double>*>(constants) = make_constants<double>(larger, k1, k2, tap_sum);
+  else
+    *static_cast<Constants<float>*>(constants) = make_constants<float>(larger, k1, k2, tap_sum);
 }
 
 }  // namespace
@@ -154,12 +158,13 @@ std::size_t range_scratch_size() {
 template <class Acc>
 cudaError_t launch_range(const Problem& problem, double tap_sum, void* scratch,
                          std::uint32_t* ticket, Constants<Acc>* constants, cudaStream_t stream) {
-  const Elements preds = make_elements(problem.preds), target = make_elements(problem.target);
-  const std::int64_t pieces = (preds.count + kPiece - 1) / kPiece;
-  const unsigned blocks = static_cast<unsigned>(std::clamp<std::int64_t>(pieces, 1, kRangeBlocks));
-  range_kernel<Acc><<<blocks, kThreads, 0, stream>>>(preds, target, problem.k1, problem.k2, tap_sum,
-                                                     static_cast<Extremes*>(scratch), ticket,
-                                                     constants);
+  const Operands operands{{make_elements(problem.preds), make_elements(problem.target)}};
+  const std::int64_t count = std::max(operands.of[0].count, operands.of[1].count);
+  const unsigned blocks = static_cast<unsigned>(
+      std::clamp<std::int64_t>((count + kPiece - 1) / kPiece, 1, kRangeBlocks));
+  range_kernel<<<blocks, kThreads, 0, stream>>>(operands, problem.k1, problem.k2, tap_sum,
+                                                static_cast<Extremes*>(scratch), ticket,
+                                                sizeof(Acc) == sizeof(double), constants);
   return cudaGetLastError();
 }
 
