@@ -68,8 +68,9 @@ def image_quality(
         >>> import torch
         >>> from syncfree.functional import image_quality
         >>> target = torch.zeros(2, 3, 16, 16)
-        >>> image_quality(target + 0.1, target, data_range=1.0).psnr
-        tensor(20.0000)
+        >>> quality = image_quality(target + 0.1, target, data_range=1.0)
+        >>> print(f"{quality.psnr:.2f} dB, mean absolute error {quality.mae:.2f}")
+        20.00 dB, mean absolute error 0.10
     """
     if reduction not in ("elementwise_mean", "none", None):
         raise ValueError(
