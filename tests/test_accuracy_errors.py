@@ -281,3 +281,33 @@ def test_unvalidated_arguments_still_compute(device: str) -> None:
     one = torch.zeros(3, 1, device=device)
     assert multiclass_accuracy(one, one[:, 0].long(), 1, validate_args=False).item() == 1.0
     assert multilabel_accuracy(one, one.long(), 1, validate_args=False).item() == 1.0
+
+
+def test_more_dimensions_than_a_view_holds(device: str) -> None:
+    """Nine for the scores and eight for the target: both must be merged, or neither."""
+    scores = torch.randn(2, 3, 1, 2, 1, 2, 1, 1, 2, device=device)
+    target = torch.randint(0, 3, (2, 1, 2, 1, 2, 1, 1, 2), device=device)
+    for average in ("micro", "macro", "none"):
+        got = multiclass_accuracy(scores, target, 3, average=average)
+        flat = multiclass_accuracy(scores.flatten(2), target.flatten(1), 3, average=average)
+        assert torch.equal(got, flat)
+
+
+def test_absurd_number_of_classes(device: str) -> None:
+    labels = torch.tensor([0, 1, 2], device=device)
+    for count in (2**31, 2**62, 6148914691236517206):
+        with pytest.raises(ValueError, match="`num_classes` to be at most 2147483647"):
+            multiclass_accuracy(labels, labels, count)
+
+
+def test_threshold_must_be_a_number(device: str) -> None:
+    """Its check is remembered: a tensor whose value changes would go on with the old one."""
+    scores = torch.rand(4, device=device)
+    with pytest.raises(ValueError, match="`threshold` to be a float"):
+        binary_accuracy(scores, scores > 0.5, torch.tensor(0.5), validate_args=False)
+
+
+def test_ignore_index_that_no_tensor_holds(device: str) -> None:
+    labels = torch.tensor([0, 1, 2], device=device)
+    with pytest.raises(ValueError, match="`ignore_index` to either be"):
+        multiclass_accuracy(labels, labels, 3, ignore_index=2**63)

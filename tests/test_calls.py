@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -189,3 +190,56 @@ def test_host_and_device_in_one_call_are_refused(call: PublicCall) -> None:
         call.run(preds, target.cpu())
     with pytest.raises(RuntimeError, match="same device"):
         call.run(preds.cpu(), target)
+
+
+@every_call
+def test_meta_and_real_tensors_are_refused(call: PublicCall, device: str) -> None:
+    """The dispatcher takes a mixed call for a meta call, which would return unwritten memory."""
+    preds, target = call.inputs(device, 0)
+    with pytest.raises(RuntimeError, match="same device"):
+        call.run(preds, target.to("meta"))
+    with pytest.raises(RuntimeError, match="same device"):
+        call.run(preds.to("meta"), target)
+
+
+@every_call
+def test_compiles_whole_where_a_gradient_is_wanted(call: PublicCall, device: str) -> None:
+    preds, target = call.inputs(device, 2)
+    if not preds.is_floating_point():
+        pytest.skip("integers have no gradient")
+    torch._dynamo.reset()
+    compiled = torch.compile(call.run, fullgraph=True, backend="aot_eager")
+    out = compiled(preds.clone().requires_grad_(), target)
+    same((out,) if isinstance(out, Tensor) else tuple(out), call.results(preds, target))
+
+
+@pytest.mark.needs_cuda
+@every_call
+def test_host_threads_on_one_stream(call: PublicCall) -> None:
+    """Calls in flight on one stream share its scratch memory and must not mix their launches."""
+    inputs = [call.inputs("cuda", seed) for seed in range(4)]
+    want = [call.results(*pair) for pair in inputs]
+
+    def repeat(i: int) -> list[tuple[Tensor, ...]]:
+        return [call.results(*inputs[i]) for _ in range(50)]
+
+    with ThreadPoolExecutor(len(inputs)) as pool:
+        for results, expected in zip(pool.map(repeat, range(len(inputs))), want, strict=True):
+            for result in results:
+                same(result, expected)
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize(
+    "call", [c for c in CALLS if c.name in ("psnr", "ssim", "multiclass-macro")], ids=str
+)
+def test_compiled_with_cuda_graphs(call: PublicCall) -> None:
+    """Memory kept between calls must not come from the pool that a captured graph reclaims."""
+    torch._dynamo.reset()
+    compiled = torch.compile(call.run, mode="reduce-overhead", fullgraph=True)
+    for seed in range(4):
+        preds, target = call.inputs("cuda", seed)
+        torch.compiler.cudagraph_mark_step_begin()
+        out = compiled(preds, target)
+        got = tuple(t.clone() for t in ((out,) if isinstance(out, Tensor) else out))
+        same(got, call.results(preds, target))

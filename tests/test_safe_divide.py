@@ -84,3 +84,27 @@ def test_gradient_is_refused_not_forgotten(device: str) -> None:
     x = torch.ones(3, device=device, requires_grad=True)
     with pytest.raises(NotImplementedError, match="not implemented yet"):
         safe_divide(x, x).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("num", "denom", "want"),
+    [
+        (torch.ones(3), torch.tensor(2.0, dtype=torch.float64), torch.float32),
+        (torch.tensor(2.0, dtype=torch.float64), torch.ones(3), torch.float32),
+        (torch.ones(3, dtype=torch.float16), torch.tensor(2.0), torch.float16),
+        (torch.ones(3, dtype=torch.float16), torch.tensor(2), torch.float16),
+        (torch.tensor(2), torch.tensor(2.0, dtype=torch.float64), torch.float64),
+        (torch.ones(3, dtype=torch.int64), torch.tensor(2.0, dtype=torch.float64), torch.float32),
+    ],
+)
+def test_scalar_tensors_yield(
+    num: torch.Tensor, denom: torch.Tensor, want: torch.dtype, device: str
+) -> None:
+    got = safe_divide(num.to(device), denom.to(device))
+    assert got.dtype == want == _safe_divide(num, denom).dtype
+    assert safe_divide(num.to("meta"), denom.to("meta")).dtype == want
+
+
+def test_numbers_are_no_tensors() -> None:
+    with pytest.raises(TypeError, match="Expected two tensors, but got Tensor and float"):
+        safe_divide(torch.ones(3), 2.0)  # type: ignore[arg-type]

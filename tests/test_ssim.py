@@ -283,3 +283,10 @@ def test_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> N
     got = structural_similarity_index_measure(preds, target, data_range=255.0, reduction="none")
     assert got.dtype == result_dtype(first)
     check(got, Reference.of(preds, target, data_range=255.0).values)
+
+
+def test_window_size_beyond_32_bits(device: str) -> None:
+    x = torch.rand(1, 1, 16, 16, device=device)
+    for size in (2**32 + 1, 2**31 + 1):
+        with pytest.raises(RuntimeError, match="Padding size should be less"):
+            structural_similarity_index_measure(x, x, False, kernel_size=size, data_range=1.0)

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "accuracy/accuracy_math.h"
 #include "ops/backend.h"
@@ -20,8 +21,8 @@ using accuracy::Task;
 
 // Trailing dimensions become one where there are more than a view holds: without a copy if their
 // strides allow it.
-TensorView view_from(const Tensor& tensor, std::int64_t leading, Tensor& owner) {
-  if (tensor.dim() <= kMaxRank) return view_of(tensor);
+TensorView view_from(const Tensor& tensor, std::int64_t leading, bool flat, Tensor& owner) {
+  if (!flat) return view_of(tensor);
   owner = torch::stable::flatten(tensor, leading, -1);
   return view_of(owner);
 }
@@ -164,8 +165,10 @@ Tensor evaluate(Problem& problem, const Tensor& preds, const Tensor& target,
   const bool scores_of_classes = preds.dim() != target.dim();
   const std::int64_t leading = problem.task == Task::kMultilabel ? 2 : 1;
   Tensor preds_owner, target_owner;
-  problem.preds = view_from(preds, leading + scores_of_classes, preds_owner);
-  problem.target = view_from(target, leading, target_owner);
+  // Both or neither: a kernel walks their dimensions side by side.
+  const bool flat = std::max(preds.dim(), target.dim()) > kMaxRank;
+  problem.preds = view_from(preds, leading + scores_of_classes, flat, preds_owner);
+  problem.target = view_from(target, leading, flat, target_owner);
   Tensor value = empty_like_device(sizes, DType::kFloat32, preds);
   problem.value = static_cast<float*>(value.mutable_data_ptr());
   if (value.numel() > 0) count(problem, preds);
@@ -188,6 +191,9 @@ Tensor multiclass_accuracy(const Tensor& preds, const Tensor& target, std::int64
                            std::int64_t top_k, std::int64_t option_bits,
                            std::int64_t ignore_index) {
   const Options options(option_bits);
+  if (num_classes > std::numeric_limits<std::int32_t>::max())
+    fail_value("Expected argument `num_classes` to be at most 2147483647, but got ", num_classes,
+               ".");
   const bool scores = preds.dim() == target.dim() + 1;
   if (scores)
     check_class_scores(preds, target, num_classes, options.samplewise);

@@ -19,25 +19,41 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// What one stream keeps. It comes from CUDA itself: torch's allocator would take it from the
+// private pool of whatever is being warmed up for capture (torch.compile's "reduce-overhead"), and
+// reclaim it there.
 struct Block {
-  Tensor memory;
+  std::mutex mutex;
+  char* memory = nullptr;
   std::size_t zeroed = 0;
   std::size_t scratch = 0;
 
-  Workspace workspace() const {
-    char* base = static_cast<char*>(memory.mutable_data_ptr());
-    return {base, base + zeroed};
+  void reserve(std::size_t wanted_zeroed, std::size_t wanted_scratch, cudaStream_t stream) {
+    if (memory != nullptr && zeroed >= wanted_zeroed && scratch >= wanted_scratch) return;
+    wanted_zeroed = std::max(zeroed, wanted_zeroed);
+    wanted_scratch = std::max(scratch, wanted_scratch);
+    void* fresh = nullptr;
+    cudaError_t status = cudaMallocAsync(&fresh, wanted_zeroed + wanted_scratch, stream);
+    if (status == cudaErrorNotSupported)  // some virtual GPUs have no memory pools
+      status = cudaMalloc(&fresh, wanted_zeroed + wanted_scratch);
+    check_cuda(status);
+    check_cuda(cudaMemsetAsync(fresh, 0, wanted_zeroed, stream));
+    if (memory != nullptr) check_cuda(cudaFreeAsync(memory, stream));
+    memory = static_cast<char*>(fresh);
+    zeroed = wanted_zeroed;
+    scratch = wanted_scratch;
   }
 };
 
-Block allocate(std::size_t zeroed, std::size_t scratch, int device, cudaStream_t stream) {
+LeasedWorkspace allocate(std::size_t zeroed, std::size_t scratch, int device, cudaStream_t stream) {
   const std::int64_t bytes = static_cast<std::int64_t>(zeroed + scratch), stride = 1;
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &bytes, &stride, aoti_torch_dtype_uint8(),
                                                   aoti_torch_device_type_cuda(), device, &handle));
-  Block block{Tensor(handle), zeroed, scratch};
-  if (zeroed > 0) check_cuda(cudaMemsetAsync(block.workspace().zeroed, 0, zeroed, stream));
-  return block;
+  Tensor owner(handle);
+  char* memory = static_cast<char*>(owner.mutable_data_ptr());
+  if (zeroed > 0) check_cuda(cudaMemsetAsync(memory, 0, zeroed, stream));
+  return {{memory, memory + zeroed}, std::move(owner), {}};
 }
 
 bool is_capturing(cudaStream_t stream) {
@@ -48,7 +64,7 @@ bool is_capturing(cudaStream_t stream) {
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<int, cudaStream_t>, Block> blocks;
+  std::map<std::pair<int, unsigned long long>, Block> blocks;
 };
 
 // Never destroyed: at exit CUDA may be gone before static objects are.
@@ -78,18 +94,18 @@ CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index
 LeasedWorkspace CudaContext::workspace(const WorkspaceSize& size) const {
   const std::size_t zeroed = aligned(size.zeroed), scratch = aligned(size.scratch);
   if (zeroed + scratch == 0) return {};
-  if (zeroed + scratch > kMostKept || is_capturing(stream_)) {
-    Block block = allocate(zeroed, scratch, device_, stream_);
-    const Workspace memory = block.workspace();
-    return {memory, std::move(block.memory)};
-  }
-  const std::lock_guard lock(cache().mutex);
-  const auto [entry, fresh] = cache().blocks.try_emplace({device_, stream_});
-  Block& block = entry->second;
-  if (fresh || block.zeroed < zeroed || block.scratch < scratch)
-    block = allocate(std::max(block.zeroed, zeroed), std::max(block.scratch, scratch), device_,
-                     stream_);
-  return {block.workspace(), std::nullopt};
+  if (zeroed + scratch > kMostKept || is_capturing(stream_))
+    return allocate(zeroed, scratch, device_, stream_);
+  // Handles are reused after a stream is destroyed, and one handle names each thread's own default
+  // stream; ids are unique.
+  unsigned long long id = 0;
+  check_cuda(cudaStreamGetId(stream_, &id));
+  std::unique_lock finding(cache().mutex);
+  Block& block = cache().blocks[{device_, id}];
+  finding.unlock();
+  std::unique_lock lock(block.mutex);
+  block.reserve(zeroed, scratch, stream_);
+  return {{block.memory, block.memory + block.zeroed}, std::nullopt, std::move(lock)};
 }
 
 }  // namespace syncfree::ops

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 #include <torch/csrc/stable/accelerator.h>
 
+#include <mutex>
 #include <optional>
 
 #include "core/workspace.h"
@@ -13,11 +14,12 @@ namespace syncfree::ops {
 
 void check_cuda(cudaError_t status);
 
-// Memory that lives at least until the launch is enqueued; `owner` holds what is not kept for later
-// calls.
+// Memory for the launches of one call. While it lives no other host thread gets the same memory:
+// two calls that share a stream must not mix their launches.
 struct LeasedWorkspace {
   Workspace memory;
-  std::optional<Tensor> owner;
+  std::optional<Tensor> owner;  // of what is not kept for later calls
+  std::unique_lock<std::mutex> lock;
 };
 
 // Makes the tensor's device current for the life of the object.

@@ -45,6 +45,12 @@ void check_index(std::int64_t device) {
                ".");
 }
 
+// Whether a call on the device ever asked for its record.
+bool has_error_record(std::int64_t device) {
+  check_index(device);
+  return records[device].load(std::memory_order_acquire) != nullptr;
+}
+
 // (kind, first_index, first_value, count), all zero if nothing was wrong; clears the record.
 Tensor take_error_record(std::int64_t device) {
   check_index(device);
@@ -85,10 +91,12 @@ ErrorRecord* device_error_record(int device) {
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
+  library.def("has_error_record(int device) -> bool");
   library.def("take_error_record(int device) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(syncfree, CompositeExplicitAutograd, library) {
+  library.impl("has_error_record", TORCH_BOX(&has_error_record));
   library.impl("take_error_record", TORCH_BOX(&take_error_record));
 }
 

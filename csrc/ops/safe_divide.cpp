@@ -34,11 +34,12 @@ std::vector<std::int64_t> common_sizes(const Tensor& num, const Tensor& denom) {
   return sizes;
 }
 
-// Integers count as float32; two floating types meet as torch.promote_types lets them.
-DType result_dtype(DType num, DType denom) {
+// Integers count as float32; two floating types meet as in torch, where a scalar tensor yields.
+DType result_dtype(const TensorView& num_view, const TensorView& denom_view) {
   const auto as_float = [](DType t) { return is_floating(t) ? t : DType::kFloat32; };
-  num = as_float(num);
-  denom = as_float(denom);
+  const DType num = as_float(num_view.dtype), denom = as_float(denom_view.dtype);
+  if (num_view.rank == 0 && denom_view.rank > 0) return denom;
+  if (denom_view.rank == 0 && num_view.rank > 0) return num;
   if (num == denom) return num;
   return num == DType::kFloat64 || denom == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
@@ -47,10 +48,11 @@ Tensor safe_divide(const Tensor& num, const Tensor& denom, double zero_division)
   check_same_device(num, denom, "num", "denom");
   const std::vector<std::int64_t> sizes = common_sizes(num, denom);
   syncfree::safe_divide::Problem problem;
-  problem.num = broadcast(view_of(num), sizes);
-  problem.denom = broadcast(view_of(denom), sizes);
+  const TensorView num_view = view_of(num), denom_view = view_of(denom);
+  problem.num = broadcast(num_view, sizes);
+  problem.denom = broadcast(denom_view, sizes);
   problem.zero_division = zero_division;
-  problem.result_dtype = result_dtype(problem.num.dtype, problem.denom.dtype);
+  problem.result_dtype = result_dtype(num_view, denom_view);
   Tensor quotient = empty_like_device(sizes, problem.result_dtype, num);
   problem.quotient = quotient.mutable_data_ptr();
   execute(problem, num);

@@ -84,20 +84,22 @@ void set_axes(Problem& problem, const Window& window, const Tensor& images) {
   for (int i = 0; i < axes; ++i) {
     ssim::Axis& axis = problem.axes[3 - axes + i];
     const auto at = static_cast<std::size_t>(i);
-    axis.taps = window.gaussian ? 2 * static_cast<int>(3.5 * sigmas[at] + 0.5) + 1
-                                : static_cast<int>(sizes[at]);
-    axis.sigma = window.gaussian ? sigmas[at] : 0.0;
-    axis.pad = static_cast<int>(i == 2 ? (sizes[at] - 1) / 2 : (axis.taps - 1) / 2);
+    const std::int64_t taps =
+        window.gaussian ? 2 * static_cast<std::int64_t>(3.5 * sigmas[at] + 0.5) + 1 : sizes[at];
+    const std::int64_t pad = i == 2 ? (sizes[at] - 1) / 2 : (taps - 1) / 2;
     const std::int64_t size = problem.preds.size[5 - axes + i];
-    if (axis.pad >= size && problem.preds.numel() > 0)
+    if (pad >= size && problem.preds.numel() > 0)
       fail_runtime(
           "Padding size should be less than the corresponding input dimension, but got: "
           "padding ",
-          axis.pad, " at dimension ", i + 2, " of input ", shape_text(images),
+          pad, " at dimension ", i + 2, " of input ", shape_text(images),
           ". Use larger images or a smaller window.");
-    if (size + 2 * axis.pad < axis.taps)
-      fail_runtime("Calculated padded input size per channel is smaller than the window of ",
-                   axis.taps, " taps at dimension ", i + 2, " of input ", shape_text(images), ".");
+    if (size + 2 * pad < taps)
+      fail_runtime("Calculated padded input size per channel is smaller than the window of ", taps,
+                   " taps at dimension ", i + 2, " of input ", shape_text(images), ".");
+    axis = {static_cast<int>(std::min<std::int64_t>(taps, 1 << 30)),
+            static_cast<int>(std::min<std::int64_t>(pad, 1 << 29)),
+            window.gaussian ? sigmas[at] : 0.0};
   }
 }
 

@@ -34,6 +34,9 @@ def check_errors() -> None:
     if not torch.cuda.is_initialized():
         return
     for device in range(torch.cuda.device_count()):
+        # A look at a device that was never used would open a context there.
+        if not torch.ops.syncfree.has_error_record(device):
+            continue
         torch.cuda.synchronize(device)
         kind, index, number, count = torch.ops.syncfree.take_error_record(device).tolist()
         if count:

@@ -44,7 +44,15 @@ def bind(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
             "Move it to one of them with `.to(device)`."
         )
 
-    torch.library.register_fake(f"syncfree::{name}", fake)
+    def checked(a: Tensor, b: Tensor, *rest: Any) -> Any:
+        if a.device != b.device:
+            raise RuntimeError(
+                f"Expected both tensors on the same device, but got {a.device} and {b.device}. "
+                "Move them together with `.to(device)`."
+            )
+        return fake(a, b, *rest)
+
+    torch.library.register_fake(f"syncfree::{name}", checked)
     for key in ("MPS", "XPU", "HPU", "XLA", "PrivateUse1"):
         _library.impl(name, refuse, key)
     overload: Callable[..., Any] = getattr(torch.ops.syncfree, name).default

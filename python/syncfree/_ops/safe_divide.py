@@ -11,7 +11,10 @@ from syncfree._ops.registry import bind
 def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
     a, b = (t.dtype if t.dtype.is_floating_point else torch.float32 for t in (num, denom))
     shape = torch.broadcast_shapes(num.shape, denom.shape)
-    return num.new_empty(shape, dtype=torch.promote_types(a, b))
+    dtype = torch.promote_types(a, b)
+    if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor yields
+        dtype = b if num.ndim == 0 else a
+    return num.new_empty(shape, dtype=dtype)
 
 
 safe_divide = bind("safe_divide", _fake)

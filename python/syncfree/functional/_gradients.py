@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 
 class _WithoutGradient(torch.autograd.Function):
@@ -25,6 +26,14 @@ class _WithoutGradient(torch.autograd.Function):
 
 def without_gradient(op: Callable[..., Any], preds: Tensor, *args: Any) -> Any:
     """``op(preds, *args)``; where a gradient would be recorded, backward raises."""
-    if torch.is_grad_enabled() and (preds.requires_grad or args[0].requires_grad):
+    try:
+        wanted = preds.requires_grad or args[0].requires_grad
+    except AttributeError:
+        raise TypeError(
+            f"Expected two tensors, but got {type(preds).__name__} and {type(args[0]).__name__}. "
+            "Make tensors of them with `torch.as_tensor(...)`."
+        ) from None
+    # Dynamo would run the backward that only raises while it traces.
+    if wanted and torch.is_grad_enabled() and not is_dynamo_compiling():
         return _WithoutGradient.apply(op, preds, *args)  # type: ignore[no-untyped-call]
     return op(preds, *args)

@@ -26,16 +26,22 @@ def check_multidim_average(multidim_average: object) -> None:
 
 def check_ignore_index(ignore_index: object) -> None:
     """Raises ValueError unless it is None or an integer."""
-    if ignore_index is not None and not isinstance(ignore_index, int):
+    if ignore_index is not None and not (
+        isinstance(ignore_index, int) and -(2**63) <= ignore_index < 2**63
+    ):
         raise ValueError(
             "Expected argument `ignore_index` to either be `None` or an integer, "
             f"but got {ignore_index!r}."
         )
 
 
-def check_threshold(threshold: object, where: str = "") -> None:
-    """Raises ValueError unless it is a float in [0, 1]."""
-    if not (isinstance(threshold, float) and 0 <= threshold <= 1):
+def check_threshold(threshold: object, in_range: bool, where: str = "") -> None:
+    """Raises ValueError unless it is a float, in [0, 1] if ``in_range``.
+
+    A tensor is refused: the answer is remembered, and its value may change.
+    """
+    kind = float if in_range else (float, int)
+    if not isinstance(threshold, kind) or (in_range and not 0 <= threshold <= 1):
         raise ValueError(
             f"Expected argument `threshold` to be a float{where}, but got {threshold!r}."
         )

@@ -45,8 +45,7 @@ def _binary_arguments(
     ignore_index: int | None,
     validate_args: bool,
 ) -> tuple[Any, ...]:
-    if validate_args:
-        check_threshold(threshold, " in the [0,1] range")
+    check_threshold(threshold, validate_args, " in the [0,1] range")
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
@@ -98,8 +97,7 @@ def _multilabel_arguments(
     validate_args: bool,
 ) -> tuple[Any, ...]:
     check_count("num_labels", num_labels, 2 if validate_args else 1)
-    if validate_args:
-        check_threshold(threshold)
+    check_threshold(threshold, validate_args)
     check_average(average)
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
