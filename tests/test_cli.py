@@ -274,7 +274,15 @@ def test_a_terminal_gets_color_and_a_progress_bar(folders):
     assert "25 images" in out
 
 
-def test_interrupts_wait_for_a_safe_moment():
+@pytest.fixture
+def interruptible():
+    """Ctrl-C works as in a terminal; a job in the background of a script starts with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupts_wait_for_a_safe_moment(interruptible):
     """KeyboardInterrupt inside `threading` can turn into another error, or hold a lock for ever."""
     before = signal.getsignal(signal.SIGINT)
     with deferred_interrupt() as interrupt:
@@ -288,7 +296,7 @@ def test_interrupts_wait_for_a_safe_moment():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_stops_at_once_without_a_traceback(folders):
+def test_ctrl_c_stops_at_once_without_a_traceback(folders, interruptible):
     running = subprocess.Popen(
         [sys.executable, "-c", SLOW, *folders],
         stdout=subprocess.PIPE,
