@@ -133,6 +133,16 @@ def test_nan_stays_with_its_image(device: str) -> None:
             assert value.isnan()
 
 
+@pytest.mark.parametrize("window", [Window(), Window(sigma=0.3)], ids=str)
+def test_infinite_pixel_has_an_infinite_error(window: Window, device: str) -> None:
+    preds, target = image_pair((2, 1, 30, 40), torch.float32, device)
+    preds[1, 0, 7, 39] = math.inf
+    got = image_quality(preds, target, 1.0, reduction="none", **window.options)
+    assert got.psnr[1] == -math.inf
+    assert got.mae[1] == math.inf
+    assert got.ssim.isnan().tolist() == [False, True]
+
+
 def test_bits_of_an_image_do_not_depend_on_its_company(device: str) -> None:
     preds, target = image_pair((4, 3, 61, 83), torch.float16, device)
     whole = image_quality(preds, target, 1.0, reduction="none")

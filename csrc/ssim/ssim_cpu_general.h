@@ -18,10 +18,14 @@ inline void add_scaled(const double* __restrict from, double weight, std::int64_
 }
 
 inline double sum_of(const double* values, std::int64_t count) {
-  constexpr int kLanes = 4;  // sums side by side, for the adder's latency
-  double sums[kLanes] = {};
-  for (std::int64_t i = 0; i < count; ++i) sums[i % kLanes] += values[i];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  constexpr int kCount = Lanes<double>::kCount;
+  Lanes<double>::Vector sums = {};
+  std::int64_t i = 0;
+  for (; i + kCount <= count; i += kCount) sums += load(values + i);
+  double sum = 0.0;
+  for (int lane = 0; lane < kCount; ++lane) sum += sums[lane];
+  for (; i < count; ++i) sum += values[i];
+  return sum;
 }
 
 class General {
@@ -110,33 +114,29 @@ class General {
 
   void finish_row(std::int64_t z, std::int64_t y, std::int64_t x, std::int64_t columns,
                   PartialSums& sums) {
-    const double c1 = plan_.constants.twice_c1, c2 = plan_.constants.twice_c2, shift = shift_;
     // The results replace the moments of s and d.
-    double* __restrict s = filtered_;
-    double* __restrict d = filtered_ + pitch_;
-    const double* __restrict s_square = filtered_ + 2 * pitch_;
-    const double* __restrict d_square = filtered_ + 3 * pitch_;
-    for (std::int64_t i = 0; i < columns; ++i) {
-      // The deficit of ssim_math.h, all in one scale; the order of the comparisons keeps NaN.
-      const double s_variance = s_square[i] - s[i] * s[i], d_variance = d_square[i] - d[i] * d[i];
-      const double t = (s[i] + shift) * (s[i] + shift) + c1;
-      const double w = d[i] * d[i];
-      const double u = (0.0 > s_variance ? 0.0 : s_variance) + c2;
-      const double v = 0.0 > d_variance ? 0.0 : d_variance;
-      s[i] = 2.0 * (t * v + u * w) / ((t + w) * (u + v));
-      d[i] = 2.0 * v / (u + v);
+    double* similarity = filtered_;
+    double* contrast = filtered_ + pitch_;
+    for (std::int64_t i = 0; i < columns; i += Lanes<double>::kCount) {
+      const auto s = load(filtered_ + i), d = load(filtered_ + pitch_ + i);
+      const auto s_variance = load(filtered_ + 2 * pitch_ + i) - s * s;
+      const auto d_variance = load(filtered_ + 3 * pitch_ + i) - d * d;
+      const auto lacks = deficits(s + shift_, s_variance, d, d_variance, plan_.constants.twice_c1,
+                                  plan_.constants.twice_c2);
+      store(similarity + i, lacks.similarity);
+      store(contrast + i, lacks.contrast);
     }
-    sums.deficit += sum_of(s, columns);
+    sums.deficit += sum_of(similarity, columns);
     if (depth_.in_crop(z) && height_.in_crop(y)) {
       const std::int64_t begin = std::clamp<std::int64_t>(width_.pad - x, 0, columns);
       const std::int64_t end =
           std::clamp<std::int64_t>(width_.output - width_.pad - x, begin, columns);
-      sums.contrast_deficit += sum_of(d + begin, end - begin);
+      sums.contrast_deficit += sum_of(contrast + begin, end - begin);
     }
     if (plan_.problem->map == nullptr) return;
-    for (std::int64_t i = 0; i < columns; ++i) s[i] = 1.0 - s[i];
+    for (std::int64_t i = 0; i < columns; ++i) similarity[i] = 1.0 - similarity[i];
     const std::int64_t row = (plane_ * depth_.output + z) * height_.output + y;
-    store_row(*plan_.problem, row * width_.output + x, s, columns);
+    store_row(*plan_.problem, row * width_.output + x, similarity, columns);
   }
 
   // Each pixel belongs to the unit with its index, those behind the last output to the last unit.

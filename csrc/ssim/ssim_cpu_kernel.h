@@ -4,7 +4,10 @@ namespace {
 
 using namespace ::syncfree::ssim;
 
-#include "ssim/ssim_cpu_rows.h"  // used by the others, so it stays in front
+// Used by those below.
+#include "ssim/ssim_cpu_vectors.h"
+
+#include "ssim/ssim_cpu_rows.h"
 
 #include "ssim/ssim_cpu_extremes.h"
 #include "ssim/ssim_cpu_general.h"

@@ -1,25 +1,4 @@
-// Vectors of one instruction set, and rows of images in the type of the computation.
-
-template <class Real>
-struct Lanes {
-  static constexpr int kCount = SYNCFREE_VECTOR_BYTES / sizeof(Real);
-  typedef Real Vector __attribute__((vector_size(SYNCFREE_VECTOR_BYTES)));
-};
-
-using Vec = Lanes<float>::Vector;
-inline constexpr int kLanes = Lanes<float>::kCount;
-
-template <class Real>
-inline auto load(const Real* from) {
-  typename Lanes<Real>::Vector v;
-  __builtin_memcpy(&v, from, sizeof v);
-  return v;
-}
-
-template <class Vector, class Real>
-inline void store(Real* to, Vector v) {
-  __builtin_memcpy(to, &v, sizeof v);
-}
+// Rows of images in the type of the computation.
 
 // `count` elements of a row that starts `offset` elements into the image: in place when they
 // already are what is asked for, else converted into `buffer`.

@@ -5,6 +5,8 @@
 // E[x^2] - E[x]^2 of raw pixels: bright flat regions keep all their digits, without a shift that
 // suits one part of an image and not another, at the price of instructions that fill idle slots.
 
+using Vec = Lanes<float>::Vector;
+inline constexpr int kLanes = Lanes<float>::kCount;
 inline constexpr int kBlockRows = 4;  // outputs of one vertical pass
 
 // Where a row of an image starts that will be read next, and how far apart its pixels are.
@@ -102,7 +104,7 @@ struct LaneSums {
   double total() const {
     double total = 0.0;
     for (int i = 0; i < kLanes; ++i)
-      total += static_cast<double>(sum[i]) + static_cast<double>(lost[i]);
+      total += std::isinf(sum[i]) ? sum[i] : static_cast<double>(sum[i]) + lost[i];
     return total;
   }
 };
@@ -215,33 +217,29 @@ class Stream {
     const float c2 = static_cast<float>(plan_.constants.twice_c2);
     const bool wants_map = plan_.problem->map != nullptr;
     const bool wants_contrast = plan_.problem->contrast != nullptr;
-    LaneSums deficit_sum, contrast_sum;
+    LaneSums similarity_sum, contrast_sum;
     for (std::int64_t x = 0; x < columns_; x += kLanes) {
       Vec s_mean[kBlockRows], s_variance[kBlockRows], d_mean[kBlockRows], d_variance[kBlockRows];
       filter_columns<Taps>(rows_, x, x + pitch_, column_weights_, height_.taps, s_mean, s_variance);
       filter_columns<Taps>(rows_, x + 2 * pitch_, x + 3 * pitch_, column_weights_, height_.taps,
                            d_mean, d_variance);
-      Vec deficits = {}, contrasts = {};
+      Vec similarities = {}, contrasts = {};
       for (int output = 0; output < outputs; ++output) {
-        // The deficit of ssim_math.h, all in one scale; the order of the comparisons keeps NaN.
-        const Vec t = s_mean[output] * s_mean[output] + c1;
-        const Vec d_square = d_mean[output] * d_mean[output];
-        const Vec u = (0 > s_variance[output] ? Vec{} : s_variance[output]) + c2;
-        const Vec v = 0 > d_variance[output] ? Vec{} : d_variance[output];
-        const Vec deficit = 2 * (t * v + u * d_square) / ((t + d_square) * (u + v));
-        deficits += deficit;
-        if (wants_map) store(map_ + output * pitch_ + x, 1 - deficit);
-        if (wants_contrast && height_.in_crop(y + output)) contrasts += 2 * v / (u + v);
+        const Deficits<Vec> lacks = deficits(s_mean[output], s_variance[output], d_mean[output],
+                                             d_variance[output], c1, c2);
+        similarities += lacks.similarity;
+        if (wants_map) store(map_ + output * pitch_ + x, 1 - lacks.similarity);
+        if (wants_contrast && height_.in_crop(y + output)) contrasts += lacks.contrast;
       }
       const std::int64_t left = columns_ - x;
-      deficit_sum.add(lanes_within(0, left) ? deficits : Vec{});
+      similarity_sum.add(lanes_within(0, left) ? similarities : Vec{});
       if (wants_contrast) {
         const std::int64_t crop_begin = width_.pad - (x_ + x);
         const std::int64_t crop_end = width_.output - width_.pad - (x_ + x);
         contrast_sum.add(lanes_within(crop_begin, std::min(left, crop_end)) ? contrasts : Vec{});
       }
     }
-    sums.deficit += deficit_sum.total();
+    sums.deficit += similarity_sum.total();
     sums.contrast_deficit += contrast_sum.total();
   }
 
