@@ -7,7 +7,8 @@ namespace syncfree {
 
 // Merges neighbours within [begin, end) that both views walk with one stride, and drops sizes of
 // one. Logical order stays. Returns the new end; dimensions behind it move up.
-inline int merge_dims(TensorView& a, TensorView& b, int begin, int end) {
+template <class View>
+int merge_dims(View& a, View& b, int begin, int end) {
   int last = begin - 1;
   for (int i = begin; i < end; ++i) {
     if (a.size[i] == 1) continue;

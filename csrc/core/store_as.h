@@ -1,10 +1,22 @@
 // Rounds a result once, to the type that the caller's tensor has.
 #pragma once
 
+#include <cmath>
+
 #include "core/dtype.h"
 
 namespace syncfree {
 namespace detail {
+
+// Truncated, with the last bit set where that lost something ("round to odd"): x stays on its side
+// of every midpoint between narrower numbers, so rounding once more rounds as if from x itself.
+inline float double_to_odd_float(double x) {
+  const float nearest = static_cast<float>(x);
+  if (nearest == x || x != x) return nearest;
+  std::uint32_t bits = bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(nearest) > std::fabs(x)) --bits;
+  return bit_cast<float>(bits | 1u);
+}
 
 // Round to nearest even; NaN stays NaN.
 inline std::uint16_t float_to_bfloat16_bits(float x) {
@@ -44,10 +56,12 @@ SYNCFREE_HD void store_as(void* data, DType dtype, std::int64_t index, double x)
       break;
 #else
     case DType::kFloat16:
-      static_cast<Half*>(data)[index] = {detail::float_to_half_bits(static_cast<float>(x))};
+      static_cast<Half*>(data)[index] = {
+          detail::float_to_half_bits(detail::double_to_odd_float(x))};
       break;
     case DType::kBFloat16:
-      static_cast<BFloat16*>(data)[index] = {detail::float_to_bfloat16_bits(static_cast<float>(x))};
+      static_cast<BFloat16*>(data)[index] = {
+          detail::float_to_bfloat16_bits(detail::double_to_odd_float(x))};
       break;
 #endif
     default:
