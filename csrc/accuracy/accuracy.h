@@ -17,6 +17,19 @@ namespace syncfree::accuracy {
 enum class Task : int { kBinary, kMulticlass, kMultilabel };
 enum class Average : int { kMicro, kMacro, kWeighted, kNone };
 
+// The four numbers that TorchMetrics counts of a class, a label, or all elements together.
+enum CountKind : int { kTp, kFp, kTn, kFn };
+inline constexpr int kCountKinds = 4;
+
+// Where they go. Of a batch they are added to what is there, of samples they overwrite it.
+struct CountsView {
+  std::int64_t* data[kCountKinds] = {};   // all or none
+  std::int64_t stride[kCountKinds] = {};  // from class to class; samples are dense
+  std::int64_t* bad = nullptr;            // one number, which grows by the bad labels
+
+  SYNCFREE_HD bool wanted() const { return data[kTp] != nullptr; }
+};
+
 struct Problem {
   Task task = Task::kMulticlass;
   Average average = Average::kMicro;
@@ -37,21 +50,26 @@ struct Problem {
   std::int64_t ignore_index = 0;
 
   // A bad label (class outside [0, C), binary value other than 0 and 1) is reported and left out;
-  // the result is then NaN. Without validation micro multiclass counts it as wrong and everything
-  // else leaves it out.
+  // the result is then NaN. Without validation the pooled count of the micro average takes it for a
+  // wrong class, and everything else leaves it out.
   bool validate = true;
 
-  // Float32: one element, or one per class (kNone), per sample (samplewise), or (N, classes).
+  // Float32: one element, or one per class (kNone), per sample (samplewise), or (N, classes). Null
+  // if not wanted.
   float* value = nullptr;
+  // One of each number, or one per class or label; samplewise (N), or (N, classes).
+  CountsView counts;
+
+  std::int64_t call = 0;  // the caller's number for it, for an error record
 };
 
-// `error.count` tells how many bad labels were seen.
+// `error.count` tells how many bad labels were seen; if any, counts of a batch stay as they were.
 void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error);
 
 #if defined(SYNCFREE_WITH_CUDA)
 WorkspaceSize workspace_size(const Problem& problem);
 // `error` is mapped host memory, or null without validation.
-cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorRecord* error,
+cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorSlot* error,
                    cudaStream_t stream);
 #endif
 

@@ -4,12 +4,14 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <type_traits>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/accuracy_cpu_plan.h"
 #include "accuracy/accuracy_cpu_tally.h"
 #include "accuracy/accuracy_math.h"
+#include "accuracy/label_rule.h"
 #include "core/isa.h"
 
 #define SYNCFREE_KERNEL "accuracy/accuracy_cpu_kernel.h"
@@ -22,13 +24,15 @@ using namespace cpu;
 
 constexpr std::int64_t kManyGroups = 8;  // enough for a thread each
 
-Kernels choose_kernels(DType preds, DType target) {
+Kernels choose_kernels(DType preds, DType target, bool hits) {
   Kernels kernels;
   const auto label_loader = []<class T>(TypeTag<T>) {
     return select_isa(&baseline::load_labels<T>, &avx2::load_labels<T>, &avx512::load_labels<T>);
   };
   kernels.load_preds = dispatch_dtype(preds, label_loader);
   kernels.load_target = dispatch_dtype(target, label_loader);
+  kernels.match_labels =
+      select_isa(&baseline::match_labels, &avx2::match_labels, &avx512::match_labels);
   dispatch_dtype(preds, [&]<class T>(TypeTag<T>) {
     if constexpr (!std::is_integral_v<T>) {
       kernels.predict = select_isa(&baseline::predict<T>, &avx2::predict<T>, &avx512::predict<T>);
@@ -36,8 +40,13 @@ Kernels choose_kernels(DType preds, DType target) {
           select_isa(&baseline::threshold<T>, &avx2::threshold<T>, &avx512::threshold<T>);
     }
   });
-  kernels.tally_one = select_isa(&baseline::tally_one, &avx2::tally_one, &avx512::tally_one);
-  kernels.tally_each = select_isa(&baseline::tally_each, &avx2::tally_each, &avx512::tally_each);
+  const auto choose_tally = [&]<bool kHits>(std::bool_constant<kHits>) {
+    kernels.tally_one =
+        select_isa(&baseline::tally_one<kHits>, &avx2::tally_one<kHits>, &avx512::tally_one<kHits>);
+    kernels.tally_each = select_isa(&baseline::tally_each<kHits>, &avx2::tally_each<kHits>,
+                                    &avx512::tally_each<kHits>);
+  };
+  hits ? choose_tally(std::true_type{}) : choose_tally(std::false_type{});
   return kernels;
 }
 
@@ -48,37 +57,81 @@ struct Reading {
   std::atomic<bool> refuted = false;
 };
 
-// Takes bad labels, judged by their target or prediction, out of the count and notes them.
-void screen(const Plan& plan, std::int64_t first_index, ErrorKind kind, const std::int64_t* judged,
-            Block& block, BadLabels& bad) {
+// Takes the bad labels of a block out of the count and notes them.
+void reject(const Plan& plan, std::int64_t index, ErrorKind kind, std::int64_t value,
+            std::int64_t& label, BadLabels& bad) {
+  if (plan.rule.report) bad.merge({1, error_order(index, kind), value});
+  label = plan.rule.bad_is_wrong ? kWrong : kSkipped;
+}
+
+// The second look at a block of labels of which some are bad. They are read again, since bad ones
+// may look like kSkipped.
+void screen_target(const Plan& plan, std::int64_t first_index, std::int64_t stride, Block& block,
+                   BadLabels& bad) {
+  plan.kernels.load_target(block.target, stride, block.count, {0, plan.rule.truncate_target},
+                           block.labels);
   for (std::int64_t i = 0; i < block.count; ++i) {
-    const std::int64_t label = judged[i];
-    if (block.labels[i] == kSkipped) continue;
-    if (label >= plan.range.low && label <= plan.range.high) continue;
-    if (kind == ErrorKind::kPredsOutOfRange && label == kFractionLabel) continue;
-    if (plan.rule.report) bad.merge({1, error_order(first_index + i, kind), label});
-    block.labels[i] = plan.rule.bad_is_wrong ? kWrong : kSkipped;
+    std::int64_t& label = block.labels[i];
+    const LabelState state = plan.rule.judge_target(label);
+    if (state == LabelState::kIgnored) label = kSkipped;
+    if (state == LabelState::kBad)
+      reject(plan, first_index + i, ErrorKind::kTargetOutOfRange, label, label, bad);
   }
+}
+
+void screen_preds(const Plan& plan, std::int64_t first_index, Block& block, BadLabels& bad) {
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    const std::int64_t predicted = block.predictions[i];
+    if (plan.rule.in_range(predicted)) continue;
+    block.predictions[i] = kOther;
+    if (block.labels[i] != kSkipped && plan.rule.judge_prediction(predicted) == LabelState::kBad)
+      reject(plan, first_index + i, ErrorKind::kPredsOutOfRange, predicted, block.labels[i], bad);
+  }
+}
+
+void read_labels(const Plan& plan, std::int64_t first_index, std::int64_t preds_stride,
+                 Block& block, BadLabels& bad) {
+  const LabelRange range{plan.rule.classes, plan.rule.truncate};
+  const bool any_bad =
+      plan.kernels.load_preds(block.preds, preds_stride, block.count, range, block.predictions);
+  if (plan.rule.classes == 0)
+    plan.kernels.match_labels(plan.rule, block.count, block.labels, block.predictions);
+  else if (any_bad)
+    screen_preds(plan, first_index, block, bad);
+}
+
+// A target among the top_k becomes the prediction; elsewhere that is the top class.
+void predict(const Plan& plan, const ScoreRun& run, Block& block) {
+  plan.kernels.predict(run, block.labels, block.predictions);
+  if (!plan.needs_rank) return;
+  ScoreRun ranks = run;
+  ranks.only_hits = true;
+  plan.kernels.predict(ranks, block.labels, block.hits);
+  for (std::int64_t i = 0; i < block.count; ++i)
+    if (block.hits[i] == block.labels[i]) block.predictions[i] = block.labels[i];
 }
 
 // Reads one block: afterwards labels and predictions are fit to be compared.
 void read_block(const Plan& plan, std::int64_t group, Reading& reading, Block& block,
                 BadLabels& bad) {
   const Kernels& kernels = plan.kernels;
+  const LabelRule& rule = plan.rule;
   const std::int64_t first_index = group * plan.positions + block.first;
   const std::int64_t preds_stride = plan.preds.stride[plan.preds.rank - 1];
   const std::int64_t target_stride = plan.target.stride[plan.target.rank - 1];
-  if (kernels.load_target(block.target, target_stride, block.count, plan.range, block.labels))
-    screen(plan, first_index, ErrorKind::kTargetOutOfRange, block.labels, block, bad);
+  // Where any integer is a label, kSkipped would be one too.
+  const LabelRange target{rule.classes, rule.truncate_target,
+                          rule.has_ignore_index && rule.classes != 0, rule.ignore_index};
+  if (kernels.load_target(block.target, target_stride, block.count, target, block.labels))
+    screen_target(plan, first_index, target_stride, block, bad);
+  if (!plan.scores) {
+    read_labels(plan, first_index, preds_stride, block, bad);
+    return;
+  }
   const ScoreRun run{block.preds, preds_stride, plan.class_stride, plan.classes,
                      block.count, plan.top_k,   !plan.needs_class};
-  if (!plan.scores) {
-    LabelRange range = plan.range;
-    range.ignored = kSkipped;
-    if (kernels.load_preds(block.preds, preds_stride, block.count, range, block.predictions))
-      screen(plan, first_index, ErrorKind::kPredsOutOfRange, block.predictions, block, bad);
-  } else if (plan.multiclass) {
-    kernels.predict(run, block.labels, block.predictions);
+  if (plan.multiclass) {
+    predict(plan, run, block);
   } else if (kernels.threshold(run, plan.thresholds, reading.logits, block.predictions) &&
              !reading.logits) {
     reading.refuted = true;
@@ -101,6 +154,10 @@ void count_group(const Plan& plan, std::int64_t group, ParallelFor parallel_for,
                   });
 }
 
+std::int64_t sum_over_slots(const Plan& plan, const std::int64_t* counts) {
+  return std::accumulate(counts, counts + plan.slots, std::int64_t{0});
+}
+
 // The averages of one group.
 void average(const Problem& problem, const Plan& plan, const Counts& counts, float* value) {
   const auto fraction = [&](std::int64_t slot) {
@@ -108,7 +165,8 @@ void average(const Problem& problem, const Plan& plan, const Counts& counts, flo
                          static_cast<std::uint64_t>(counts.counted[slot]));
   };
   if (is_plain_fraction(problem)) {
-    *value = fraction(0);
+    *value = safe_fraction(static_cast<std::uint64_t>(sum_over_slots(plan, counts.correct)),
+                           static_cast<std::uint64_t>(sum_over_slots(plan, counts.counted)));
     return;
   }
   if (problem.average == Average::kNone) {
@@ -135,10 +193,47 @@ void average(const Problem& problem, const Plan& plan, const Counts& counts, flo
   *value = mean_of_fractions(sum, total, shift);
 }
 
+// What the counts of a slot are to TorchMetrics. `counted` elements are in the whole group.
+struct SlotCounts {
+  std::int64_t number[kCountKinds];
+};
+
+SlotCounts counts_of(const Problem& problem, const Plan& plan, const Counts& counts,
+                     std::int64_t slot, std::int64_t counted) {
+  const std::int64_t correct = counts.correct[slot], here = counts.counted[slot];
+  const std::int64_t wrong = here - correct;
+  if (plan.by_class) {
+    const std::int64_t fp = counts.extra[slot] - correct;
+    return {correct, fp, counted - here - fp, wrong};
+  }
+  if (plan.multiclass) {
+    // Each wrong element is a false positive of one class and a false negative of another. With an
+    // unknown number of classes TorchMetrics takes it as 1, and `tn` goes below zero.
+    const std::int64_t classes = std::max<std::int64_t>(problem.num_classes, 1);
+    return {correct, wrong, classes * here - correct - 2 * wrong, wrong};
+  }
+  const std::int64_t hits = counts.hits[slot], positive = counts.extra[slot];
+  const std::int64_t rejections = correct - hits;
+  return {hits, here - positive - rejections, rejections, positive - hits};
+}
+
+void hand_over(const Problem& problem, const Plan& plan, const Counts& counts, std::int64_t group) {
+  const CountsView& out = problem.counts;
+  const std::int64_t counted = sum_over_slots(plan, counts.counted);
+  for (std::int64_t slot = 0; slot < plan.slots; ++slot) {
+    const SlotCounts here = counts_of(problem, plan, counts, slot, counted);
+    for (int kind = 0; kind < kCountKinds; ++kind) {
+      std::int64_t& place = out.data[kind][(group * plan.slots + slot) * out.stride[kind]];
+      place = problem.samplewise ? here.number[kind] : place + here.number[kind];
+    }
+  }
+}
+
 }  // namespace
 
 void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error) {
-  const Plan plan(problem, choose_kernels(problem.preds.dtype, problem.target.dtype));
+  const bool hits = problem.counts.wanted() && problem.task != Task::kMulticlass;
+  const Plan plan(problem, choose_kernels(problem.preds.dtype, problem.target.dtype, hits));
   const bool per_slot = !is_plain_fraction(problem) && problem.average == Average::kNone;
   const std::int64_t values = per_slot ? plan.slots : 1;
   Reading reading;
@@ -147,7 +242,10 @@ void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error) {
   const auto evaluate_group = [&](std::int64_t group, ParallelFor threads) {
     Shared shared(plan.slots);
     count_group(plan, group, threads, reading, shared);
-    average(problem, plan, shared.counts, problem.value + group * values);
+    if (problem.value != nullptr)
+      average(problem, plan, shared.counts, problem.value + group * values);
+    const bool final = !reading.refuted && shared.bad.count == 0;
+    if (problem.counts.wanted() && final) hand_over(problem, plan, shared.counts, group);
     const std::lock_guard lock(mutex);
     bad.merge(shared.bad);
   };
@@ -171,9 +269,9 @@ void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error) {
     evaluate();
   }
   if (bad.count == 0 || error == nullptr) return;
-  std::fill_n(problem.value, plan.groups * values, std::numeric_limits<float>::quiet_NaN());
-  *error = {static_cast<std::int64_t>(error_kind(bad.first)), error_index(bad.first), bad.value,
-            bad.count};
+  if (problem.value != nullptr)
+    std::fill_n(problem.value, plan.groups * values, std::numeric_limits<float>::quiet_NaN());
+  *error = error_record(plan.rule, bad.first, bad.value, bad.count, problem.call);
 }
 
 }  // namespace syncfree::accuracy

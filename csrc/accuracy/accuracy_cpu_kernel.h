@@ -119,17 +119,20 @@ bool threshold(const ScoreRun& run, const ScoreThreshold& bounds, bool logits, s
                      : threshold_strided<false>(scores, stride, count, bounds.probability, out);
 }
 
-// Reads labels of any type and marks the ignored ones; returns whether another is out of range.
+// Reads labels of any type and skips the ignored ones; returns whether another is out of range.
 template <class T>
 bool load_labels(const void* data, std::int64_t stride, std::int64_t count, const LabelRange& range,
                  std::int64_t* out) {
   const T* values = static_cast<const T*>(data);
-  const auto [low, high, ignored, truncate] = range;
+  const auto [classes, truncate, has_ignored, ignored] = range;
+  const std::int64_t low = classes == 0 ? std::numeric_limits<std::int64_t>::min() : 0;
+  const std::int64_t high = classes == 0 ? std::numeric_limits<std::int64_t>::max() : classes - 1;
   std::int64_t bad = 0;
   const auto load_one = [&](std::int64_t i, std::int64_t at) __attribute__((always_inline)) {
     const std::int64_t label = label_of(values[at], truncate);
-    bad |= ((label < low) | (label > high)) & (label != ignored);
-    out[i] = label == ignored ? kSkipped : label;
+    const bool skipped = has_ignored & (label == ignored);
+    bad |= ((label < low) | (label > high)) & !skipped;
+    out[i] = skipped ? kSkipped : label;
   };
   if (stride == 1)
     for (std::int64_t i = 0; i < count; ++i) load_one(i, i);
@@ -138,27 +141,45 @@ bool load_labels(const void* data, std::int64_t stride, std::int64_t count, cons
   return bad != 0;
 }
 
-// All positions belong to one label.
-void tally_one(const std::int64_t* labels, const std::int64_t* predictions, std::int64_t count,
-               std::int64_t* correct, std::int64_t* counted, std::int64_t* positive) {
-  std::int64_t correct_here = 0, counted_here = 0, positive_here = 0;
+// Labels of unknown range: any integer is one, so hits and misses take the place of the labels.
+void match_labels(const LabelRule& rule, std::int64_t count, std::int64_t* labels,
+                  std::int64_t* predictions) {
+  const LabelRule here = rule;
   for (std::int64_t i = 0; i < count; ++i) {
-    correct_here += predictions[i] == labels[i];
-    counted_here += labels[i] != kSkipped;
-    positive_here += labels[i] == 1;
+    const std::int64_t label = labels[i];
+    const bool hit = (predictions[i] == label) & here.in_range(label);
+    labels[i] = here.judge_target(label) == LabelState::kIgnored ? kSkipped : 0;
+    predictions[i] = hit ? 0 : kOther;
   }
-  *correct += correct_here;
-  *counted += counted_here;
-  *positive += positive_here;
+}
+
+// All positions belong to one label.
+template <bool kHits>
+void tally_one(const std::int64_t* labels, const std::int64_t* predictions, std::int64_t count,
+               const Counters& counters) {
+  std::int64_t correct = 0, counted = 0, positive = 0, hits = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    correct += predictions[i] == labels[i];
+    counted += labels[i] != kSkipped;
+    positive += labels[i] == 1;
+    if (kHits) hits += (labels[i] == 1) & (predictions[i] == 1);
+  }
+  *counters.correct += correct;
+  *counters.counted += counted;
+  *counters.positive += positive;
+  if (kHits) *counters.hits += hits;
 }
 
 // Each position belongs to a label of its own, one after the other.
+template <bool kHits>
 void tally_each(const std::int64_t* labels, const std::int64_t* predictions, std::int64_t count,
-                std::int64_t* correct, std::int64_t* counted, std::int64_t* positive) {
+                const Counters& counters) {
+  const auto [correct, counted, positive, hits] = counters;
   for (std::int64_t i = 0; i < count; ++i) {
     correct[i] += predictions[i] == labels[i];
     counted[i] += labels[i] != kSkipped;
     positive[i] += labels[i] == 1;
+    if (kHits) hits[i] += (labels[i] == 1) & (predictions[i] == 1);
   }
 }
 

@@ -3,20 +3,21 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "accuracy/accuracy.h"
 #include "accuracy/accuracy_math.h"
+#include "accuracy/label_rule.h"
 #include "core/merge_dims.h"
 #include "core/parallel.h"
 
 namespace syncfree::accuracy::cpu {
 
-// Marks beside the labels themselves: not counted; counted and equal to no prediction.
-inline constexpr std::int64_t kSkipped = kFractionLabel + 1;
-inline constexpr std::int64_t kWrong = kFractionLabel + 2;
+// What stands beside the classes once labels are judged: not counted; counted and equal to no
+// prediction.
+inline constexpr std::int64_t kSkipped = -1;
+inline constexpr std::int64_t kWrong = -2;
 // A prediction that equals no label.
-inline constexpr std::int64_t kOther = kFractionLabel + 3;
+inline constexpr std::int64_t kOther = -3;
 
 // Positions of a block at most: their scores of one class are a run that prefetchers follow, their
 // labels and predictions stay in L2.
@@ -27,10 +28,10 @@ inline constexpr std::int64_t kGrain = 1 << 15;        // scores worth a thread'
 
 // Labels that need no second look, and how they are read.
 struct LabelRange {
-  std::int64_t low;
-  std::int64_t high;
-  std::int64_t ignored;
+  std::int64_t classes;  // labels are 0 to classes - 1; 0 lets all pass
   bool truncate;
+  bool has_ignored = false;
+  std::int64_t ignored = 0;
 };
 
 // Scores of some positions, `position_stride` apart.
@@ -44,17 +45,26 @@ struct ScoreRun {
   bool only_hits;  // which class a wrong position predicts does not matter
 };
 
+// Where elements are counted: right, counted, positive, and positives predicted as such.
+struct Counters {
+  std::int64_t* correct;
+  std::int64_t* counted;
+  std::int64_t* positive;
+  std::int64_t* hits;
+};
+
 // The functions of one instruction set for the element types at hand.
 struct Kernels {
   using LoadLabels = bool(const void*, std::int64_t, std::int64_t, const LabelRange&,
                           std::int64_t*);
+  using MatchLabels = void(const LabelRule&, std::int64_t, std::int64_t*, std::int64_t*);
   using Predict = void(const ScoreRun&, const std::int64_t*, std::int64_t*);
   using Threshold = bool(const ScoreRun&, const ScoreThreshold&, bool, std::int64_t*);
-  using Tally = void(const std::int64_t*, const std::int64_t*, std::int64_t, std::int64_t*,
-                     std::int64_t*, std::int64_t*);
+  using Tally = void(const std::int64_t*, const std::int64_t*, std::int64_t, const Counters&);
 
   LoadLabels* load_preds = nullptr;
   LoadLabels* load_target = nullptr;
+  MatchLabels* match_labels = nullptr;
   Predict* predict = nullptr;  // floating scores only, as `threshold`
   Threshold* threshold = nullptr;
   Tally* tally_one = nullptr;
@@ -69,17 +79,6 @@ inline void erase_dim(TensorView& view, int dim) {
   --view.rank;
 }
 
-// A fraction is no class, not even where all labels are fine.
-inline LabelRange label_range(const LabelRule& rule, bool multiclass) {
-  LabelRange range{0, rule.classes - 1, kSkipped, rule.truncate_target};
-  if (rule.classes == 0) {
-    range.low = kOther + 1;
-    range.high = std::numeric_limits<std::int64_t>::max();
-  }
-  if (rule.has_ignore_index) range.ignored = rule.ignore_index;
-  return range;
-}
-
 inline const void* advance(const TensorView& view, std::int64_t elements) {
   return static_cast<const char*>(view.data) + elements * size_of(view.dtype);
 }
@@ -90,10 +89,9 @@ struct Plan {
 
   Kernels kernels;
   LabelRule rule;
-  LabelRange range;
   ScoreThreshold thresholds;
   TensorView preds, target;  // one group's positions
-  bool multiclass, scores, by_class, needs_class;
+  bool multiclass, scores, by_class, needs_class, needs_rank;
   std::int64_t classes, class_stride = 0, top_k;
   std::int64_t groups = 1, preds_group_stride = 0, target_group_stride = 0;
   std::int64_t positions;         // in a group
@@ -104,13 +102,13 @@ struct Plan {
 inline Plan::Plan(const Problem& problem, const Kernels& chosen)
     : kernels(chosen),
       rule(label_rule(problem)),
-      range(label_range(rule, problem.task == Task::kMulticlass)),
       preds(problem.preds),
       target(problem.target),
       multiclass(problem.task == Task::kMulticlass),
       scores(!problem.preds_are_labels && is_floating(problem.preds.dtype)),
-      by_class(multiclass && !is_plain_fraction(problem)),
+      by_class(multiclass && !is_pooled(problem)),
       needs_class(needs_predicted_class(problem)),
+      needs_rank(needs_class && effective_top_k(problem) > 1),
       classes(multiclass ? class_count(problem) : 1),
       top_k(effective_top_k(problem)),
       slots(by_class ? classes : 1) {
@@ -127,7 +125,7 @@ inline Plan::Plan(const Problem& problem, const Kernels& chosen)
     erase_dim(target, 0);
   }
   positions = slot_size = target.numel();
-  if (problem.task == Task::kMultilabel && !is_plain_fraction(problem)) {
+  if (problem.task == Task::kMultilabel && !is_pooled(problem)) {
     const int label_dim = problem.samplewise ? 0 : 1;
     slots = target.size[label_dim];
     slot_size = 1;
@@ -154,6 +152,7 @@ struct Block {
   const void* target;
   std::int64_t labels[kBlock];
   std::int64_t predictions[kBlock];
+  std::int64_t hits[kBlock];  // where predictions and ranks are needed
 };
 
 inline void locate(const Plan& plan, std::int64_t group, std::int64_t index, Block& block) {

@@ -26,13 +26,15 @@ struct BadLabels {
   }
 };
 
-// Counts of one group: right, counted, and predictions of the class or positives of the label.
+// Counts of one group: right, counted, predictions of the class or positives of the label, and
+// positives predicted as such.
 struct Counts {
   explicit Counts(std::int64_t slots)
-      : storage(static_cast<std::size_t>(3 * slots)),
+      : storage(static_cast<std::size_t>(4 * slots)),
         correct(storage.data()),
         counted(correct + slots),
-        extra(counted + slots) {}
+        extra(counted + slots),
+        hits(extra + slots) {}
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;
 
@@ -44,6 +46,7 @@ struct Counts {
   std::int64_t* correct;
   std::int64_t* counted;
   std::int64_t* extra;
+  std::int64_t* hits;
 };
 
 // What all threads share while they count one group.
@@ -138,9 +141,9 @@ class Tally {
     std::int64_t left = each ? plan_.slots - slot : plan_.slot_size - block.first % plan_.slot_size;
     for (std::int64_t i = 0; i < block.count;) {
       const std::int64_t n = std::min(left, block.count - i);
-      (each ? kernels.tally_each : kernels.tally_one)(block.labels + i, block.predictions + i, n,
-                                                      counts.correct + slot, counts.counted + slot,
-                                                      counts.extra + slot);
+      (each ? kernels.tally_each : kernels.tally_one)(
+          block.labels + i, block.predictions + i, n,
+          {counts.correct + slot, counts.counted + slot, counts.extra + slot, counts.hits + slot});
       i += n;
       slot = each || slot + 1 == plan_.slots ? 0 : slot + 1;
       left = each ? plan_.slots : plan_.slot_size;

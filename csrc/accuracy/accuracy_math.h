@@ -1,5 +1,4 @@
-// Arithmetic shared by the CPU and CUDA accuracy kernels: score order, labels, thresholds,
-// averages.
+// Arithmetic shared by the CPU and CUDA accuracy kernels: score order, thresholds, averages.
 #pragma once
 
 #include <cmath>
@@ -104,93 +103,22 @@ SYNCFREE_HD bool is_plain_fraction(const Problem& problem) {
          (problem.task == Task::kMulticlass && problem.average == Average::kWeighted);
 }
 
-// Only the top-1 macro average depends on the class that a wrong row predicts: a class without
-// support counts once something was predicted as it. All others ask only for right or wrong.
-SYNCFREE_HD bool needs_predicted_class(const Problem& problem) {
-  return problem.task == Task::kMulticlass && problem.average == Average::kMacro &&
-         effective_top_k(problem) == 1;
+// Whether one set of counts serves all classes or labels. TorchMetrics keeps a state for each of
+// them, except for binary elements and the global top-1 micro average of classes.
+inline bool is_pooled(const Problem& problem) {
+  if (!problem.counts.wanted()) return is_plain_fraction(problem);
+  if (problem.task != Task::kMulticlass) return problem.task == Task::kBinary;
+  return problem.num_classes == 0 || (problem.average == Average::kMicro && !problem.samplewise &&
+                                      effective_top_k(problem) == 1);
 }
 
-// ---- Labels.
-
-enum class LabelState : int { kValid, kIgnored, kBad };
-
-inline constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::min();
-// A predicted "label" like 2.5: a wrong prediction, not a bad label.
-inline constexpr std::int64_t kFractionLabel = kNoLabel + 1;
-
-// A value as a class index. TorchMetrics truncates fractions except in the global micro average,
-// where it compares the values themselves.
-template <class T>
-SYNCFREE_HD std::int64_t label_of(T value, bool truncate) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<std::int64_t>(value);
-  } else {
-    const double number = to<double>(value);
-    if (!(number > -9.2e18 && number < 9.2e18)) return kNoLabel;
-    const std::int64_t whole = static_cast<std::int64_t>(number);
-    return truncate || static_cast<double>(whole) == number ? whole : kFractionLabel;
-  }
-}
-
-SYNCFREE_HD std::int64_t load_label(const void* labels, DType dtype, std::int64_t offset,
-                                    bool truncate = true) {
-  return dispatch_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    return label_of(static_cast<const T*>(labels)[offset], truncate);
-  });
-}
-
-// How the labels of one problem are judged. Ignored elements are never looked at further, not even
-// for a bad prediction.
-struct LabelRule {
-  std::int64_t classes = 0;  // 2 for binary and multilabel; 0 for predicted labels of unknown range
-  std::int64_t ignore_index = 0;
-  bool has_ignore_index = false;
-  bool truncate = true;         // predicted labels with a fraction
-  bool truncate_target = true;  // true ones; binary and multilabel know only 0 and 1
-  bool bad_is_wrong = false;    // a bad label is counted, as a wrong prediction, and not reported
-  bool report = true;
-
-  SYNCFREE_HD bool in_range(std::int64_t label) const {
-    return classes == 0 ? label != kNoLabel
-                        : static_cast<std::uint64_t>(label) < static_cast<std::uint64_t>(classes);
-  }
-
-  SYNCFREE_HD LabelState judge_target(std::int64_t label) const {
-    if (has_ignore_index && label == ignore_index) return LabelState::kIgnored;
-    return in_range(label) ? LabelState::kValid : LabelState::kBad;
-  }
-
-  SYNCFREE_HD LabelState judge_prediction(std::int64_t label) const {
-    return label == kFractionLabel || in_range(label) ? LabelState::kValid : LabelState::kBad;
-  }
-};
-
-inline LabelRule label_rule(const Problem& problem) {
-  const bool multiclass = problem.task == Task::kMulticlass;
-  const bool micro = multiclass && problem.average == Average::kMicro;
-  LabelRule rule;
-  rule.classes = multiclass ? class_count(problem) : 2;
-  rule.ignore_index = problem.ignore_index;
-  rule.has_ignore_index = problem.has_ignore_index;
-  rule.truncate = !micro || problem.samplewise;
-  rule.truncate_target = multiclass && rule.truncate;
-  rule.report = problem.validate && !(multiclass && problem.num_classes == 0);
-  rule.bad_is_wrong = micro && !rule.report;
-  return rule;
-}
-
-// Orders the bad labels of a problem: by position in the target, row-major over its logical shape,
-// and at one position the target before the prediction.
-SYNCFREE_HD std::uint64_t error_order(std::int64_t index, ErrorKind kind) {
-  return 2 * static_cast<std::uint64_t>(index) + (kind == ErrorKind::kPredsOutOfRange ? 1 : 0);
-}
-SYNCFREE_HD std::int64_t error_index(std::uint64_t order) {
-  return static_cast<std::int64_t>(order / 2);
-}
-SYNCFREE_HD ErrorKind error_kind(std::uint64_t order) {
-  return order % 2 ? ErrorKind::kPredsOutOfRange : ErrorKind::kTargetOutOfRange;
+// False positives are those of the class that a wrong row predicts. Of the averages only the top-1
+// macro one depends on them: a class without support counts once something was predicted as it. All
+// others ask only for right or wrong.
+inline bool needs_predicted_class(const Problem& problem) {
+  if (problem.task != Task::kMulticlass || is_pooled(problem)) return false;
+  return problem.counts.wanted() ||
+         (problem.average == Average::kMacro && effective_top_k(problem) == 1);
 }
 
 // ---- Binary and multilabel scores.

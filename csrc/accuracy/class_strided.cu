@@ -72,76 +72,140 @@ class PixelScores {
   const T* next_[kLoads];
 };
 
-// The class of each pixel's greatest score.
-template <class T, bool kVector>
-__device__ void predict(PixelScores<T, kVector>& scores, unsigned int classes,
-                        unsigned int (&predicted)[kPixels]) {
+// The class of each pixel's greatest score so far.
+template <class T>
+class Prediction {
+ public:
   using Compute = ComputeOf<T>;
-  Compute best[kPixels];
+
+  __device__ Prediction() {
 #pragma unroll
-  for (int i = 0; i < kPixels; ++i) {
-    best[i] = kLowest<Compute>;
-    predicted[i] = 0;
+    for (int i = 0; i < kPixels; ++i) {
+      best_[i] = kLowest<Compute>;
+      predicted[i] = 0;
+    }
   }
+
+  __device__ void meet(int i, unsigned int c, Compute score) {
+    if (!(score <= best_[i]) && best_[i] == best_[i]) {  // NaN is the greatest, the first one stays
+      best_[i] = score;
+      predicted[i] = c;
+    }
+  }
+
+  unsigned int predicted[kPixels];
+
+ private:
+  Compute best_[kPixels];
+};
+
+// How many classes are ahead of each pixel's target so far.
+template <class T>
+class Rank {
+ public:
+  using Compute = ComputeOf<T>;
+
+  template <bool kVector>
+  __device__ Rank(const PixelScores<T, kVector>& scores, const unsigned int (&target)[kPixels],
+                  unsigned int top_k)
+      : top_k_(top_k) {
+#pragma unroll
+    for (int i = 0; i < kPixels; ++i) {
+      const RankBounds<T> bounds(target[i] == kUnscored ? T{} : scores.score(i, target[i]));
+      before_[i] = to<Compute>(bounds.before);
+      after_[i] = to<Compute>(bounds.after);
+      ahead_[i] = target[i] == kUnscored ? top_k : 0;
+    }
+  }
+
+  __device__ void meet(int i, unsigned int c, Compute score, unsigned int target) {
+    // Nothing after a NaN target is ahead of it.
+    ahead_[i] +=
+        c < target ? !(score <= before_[i]) : !(score <= after_[i]) && after_[i] == after_[i];
+  }
+
+  __device__ bool is_in_top_k(int i) const { return ahead_[i] < top_k_; }
+
+  // Whether any pixel of the warp may still be.
+  __device__ bool is_open() const {
+    bool open = false;
+#pragma unroll
+    for (int i = 0; i < kPixels; ++i) open |= is_in_top_k(i);
+    return __any_sync(0xffffffffu, open);
+  }
+
+ private:
+  unsigned int top_k_;
+  Compute before_[kPixels], after_[kPixels];
+  unsigned int ahead_[kPixels];
+};
+
+// Calls `meet(pixel, class, score)` class after class while `goes_on()`, asked now and then.
+template <class T, bool kVector, class GoesOn, class Meet>
+__device__ void walk(PixelScores<T, kVector>& scores, unsigned int classes, GoesOn&& goes_on,
+                     Meet&& meet) {
   for (unsigned int first = 0; first < classes; first += kBatch) {
+    if (!goes_on()) break;
     Quad<T> batch[kBatch];
     scores.next(classes - first, batch);
 #pragma unroll
     for (int j = 0; j < kBatch; ++j) {
       if (first + j >= classes) break;
 #pragma unroll
-      for (int i = 0; i < kPixels; ++i) {
-        const auto score = to<Compute>(batch[j].score[i]);
-        if (!(score <= best[i]) &&
-            best[i] == best[i]) {  // NaN is the greatest, the first one stays
-          best[i] = score;
-          predicted[i] = first + j;
-        }
-      }
+      for (int i = 0; i < kPixels; ++i) meet(i, first + j, to<ComputeOf<T>>(batch[j].score[i]));
     }
   }
 }
 
-// Whether fewer than top_k classes are ahead of each pixel's target.
+template <class T, bool kVector>
+__device__ void predict(PixelScores<T, kVector>& scores, unsigned int classes,
+                        const unsigned int (&target)[kPixels], unsigned int (&predicted)[kPixels],
+                        bool (&correct)[kPixels]) {
+  Prediction<T> prediction;
+  walk(
+      scores, classes, [] { return true; },
+      [&](int i, unsigned int c, ComputeOf<T> score) { prediction.meet(i, c, score); });
+#pragma unroll
+  for (int i = 0; i < kPixels; ++i) {
+    predicted[i] = prediction.predicted[i];
+    correct[i] = predicted[i] == target[i];
+  }
+}
+
+// With fewer than top_k classes ahead of its target a pixel is right.
 template <class T, bool kVector>
 __device__ void rank(PixelScores<T, kVector>& scores, unsigned int classes, unsigned int top_k,
                      const unsigned int (&target)[kPixels], bool (&correct)[kPixels]) {
-  using Compute = ComputeOf<T>;
-  Compute before[kPixels], after[kPixels];
-  unsigned int ahead[kPixels];
+  Rank<T> ranking(scores, target, top_k);
+  walk(
+      scores, classes, [&] { return ranking.is_open(); },
+      [&](int i, unsigned int c, ComputeOf<T> score) { ranking.meet(i, c, score, target[i]); });
 #pragma unroll
-  for (int i = 0; i < kPixels; ++i) {
-    const RankBounds<T> bounds(target[i] == kUnscored ? T{} : scores.score(i, target[i]));
-    before[i] = to<Compute>(bounds.before);
-    after[i] = to<Compute>(bounds.after);
-    ahead[i] = target[i] == kUnscored ? top_k : 0;
-  }
-  for (unsigned int first = 0; first < classes; first += kBatch) {
-    bool open = false;
-#pragma unroll
-    for (int i = 0; i < kPixels; ++i) open |= ahead[i] < top_k;
-    if (!__any_sync(0xffffffffu, open)) break;
-    Quad<T> batch[kBatch];
-    scores.next(classes - first, batch);
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      if (first + j >= classes) break;
-#pragma unroll
-      for (int i = 0; i < kPixels; ++i) {
-        const auto score = to<Compute>(batch[j].score[i]);
-        // Nothing after a NaN target is ahead of it.
-        ahead[i] += first + j < target[i] ? !(score <= before[i])
-                                          : !(score <= after[i]) && after[i] == after[i];
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < kPixels; ++i) correct[i] = ahead[i] < top_k;
+  for (int i = 0; i < kPixels; ++i) correct[i] = ranking.is_in_top_k(i);
 }
 
-template <class T, bool kVector, bool kRank>
+template <class T, bool kVector>
+__device__ void predict_and_rank(PixelScores<T, kVector>& scores, unsigned int classes,
+                                 unsigned int top_k, const unsigned int (&target)[kPixels],
+                                 unsigned int (&predicted)[kPixels], bool (&correct)[kPixels]) {
+  Prediction<T> prediction;
+  Rank<T> ranking(scores, target, top_k);
+  walk(
+      scores, classes, [] { return true; },
+      [&](int i, unsigned int c, ComputeOf<T> score) {
+        prediction.meet(i, c, score);
+        ranking.meet(i, c, score, target[i]);
+      });
+#pragma unroll
+  for (int i = 0; i < kPixels; ++i) {
+    predicted[i] = prediction.predicted[i];
+    correct[i] = ranking.is_in_top_k(i);
+  }
+}
+
+template <class T, bool kVector, Walk kWalk>
 __global__ void __launch_bounds__(kThreads,
-                                  walk_blocks_per_multiprocessor(sizeof(T), kVector, kRank))
+                                  walk_blocks_per_multiprocessor(sizeof(T), kVector, kWalk))
     walk_classes(const __grid_constant__ CountJob job) {
   extern __shared__ unsigned int counters[];
   BlockTally<kThreads> tally(job, counters);
@@ -186,13 +250,13 @@ __global__ void __launch_bounds__(kThreads,
       if (!__any_sync(0xffffffffu, any)) continue;
 
       PixelScores<T, kVector> scores(job, base, preds_at);
-      if constexpr (kRank) {
-        rank(scores, classes, static_cast<unsigned int>(job.top_k), target, correct);
-      } else {
-        predict(scores, classes, predicted);
-#pragma unroll
-        for (int i = 0; i < kPixels; ++i) correct[i] = predicted[i] == target[i];
-      }
+      const auto top_k = static_cast<unsigned int>(job.top_k);
+      if constexpr (kWalk == Walk::kPrediction)
+        predict(scores, classes, target, predicted, correct);
+      else if constexpr (kWalk == Walk::kRank)
+        rank(scores, classes, top_k, target, correct);
+      else
+        predict_and_rank(scores, classes, top_k, target, predicted, correct);
 #pragma unroll
       for (int i = 0; i < kPixels; ++i)
         if (target[i] != kUnscored) tally.add(group, correct[i], target[i], predicted[i]);
@@ -202,17 +266,27 @@ __global__ void __launch_bounds__(kThreads,
   finish_groups(job);
 }
 
-template <class T>
-void launch_for(const CountJob& job, cudaStream_t stream) {
+template <class T, Walk kWalk>
+void launch_walk(const CountJob& job, cudaStream_t stream) {
   const auto launch = [&](auto kernel) {
     kernel<<<job.blocks, kThreads, job.shared_bytes(), stream>>>(job);
   };
-  const bool ranks = job.top_k > 1;
   if constexpr (sizeof(T) < 8) {
-    if (job.vectorized)
-      return launch(ranks ? walk_classes<T, true, true> : walk_classes<T, true, false>);
+    if (job.vectorized) return launch(walk_classes<T, true, kWalk>);
   }
-  launch(ranks ? walk_classes<T, false, true> : walk_classes<T, false, false>);
+  launch(walk_classes<T, false, kWalk>);
+}
+
+template <class T>
+void launch_for(const CountJob& job, cudaStream_t stream) {
+  switch (walk_of(job)) {
+    case Walk::kPrediction:
+      return launch_walk<T, Walk::kPrediction>(job, stream);
+    case Walk::kRank:
+      return launch_walk<T, Walk::kRank>(job, stream);
+    case Walk::kBoth:
+      return launch_walk<T, Walk::kBoth>(job, stream);
+  }
 }
 
 }  // namespace

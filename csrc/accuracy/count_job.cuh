@@ -6,6 +6,7 @@
 
 #include "accuracy/accuracy.h"
 #include "accuracy/accuracy_math.h"
+#include "accuracy/label_rule.h"
 #include "core/error_record.h"
 #include "core/tensor_view.h"
 
@@ -71,7 +72,8 @@ struct GridTotals {
   unsigned long long bad_first;  // complement of the lowest error_order, so that zero means none
   unsigned long long score_sum;  // of a mean that several blocks finish
   unsigned long long score_count;
-  unsigned int outside;  // a score lay outside [0, 1]
+  unsigned long long counted;  // elements, for those blocks
+  unsigned int outside;        // a score lay outside [0, 1]
   unsigned int ticket;
 };
 
@@ -81,20 +83,22 @@ struct GroupTotals {
   unsigned int ticket;
 };
 
-// One fraction of binary or multilabel elements, under both readings of the scores.
+// Binary or multilabel elements of a group, under both readings of the scores.
 struct ElementTotals {
   unsigned long long probability_correct;
   unsigned long long logit_correct;
+  unsigned long long probability_hits;  // positives predicted as such
+  unsigned long long logit_hits;
   unsigned long long valid;
   unsigned long long positive;
 };
 
-// The order in which a group's class counters follow each other, `classes` of each. Only the top-1
-// macro average has the last.
+// The order in which a group's class counters follow each other, `classes` of each. The last is not
+// always there.
 enum ClassField : int { kTruePositive = 0, kFalseNegative = 1, kFalsePositive = 2 };
 
 enum class Tally : int {
-  kFraction,  // correct / valid of a group
+  kFraction,  // correct and valid of a group
   kClasses,   // per class of a group
 };
 
@@ -119,7 +123,7 @@ struct CountJob {
   ScoreThreshold threshold;
   Tally tally = Tally::kFraction;
   Average average = Average::kMicro;
-  bool averages_labels = false;  // of a value, `classes` consecutive fractions
+  bool averages_labels = false;  // of a value, `classes` consecutive groups
   bool predicts_labels = false;
 
   // Blocks of a group; with one, a block takes group after group.
@@ -127,6 +131,9 @@ struct CountJob {
   std::uint32_t blocks = 1;
   // Threads that share a row of scores or a group of elements.
   int lanes = 32;
+  // Threads that share a sample, a multiple of `lanes`, and the samples.
+  int sample_lanes = 32;
+  std::int64_t samples = 0;
   std::int64_t class_cells = 0;         // counters of a group
   bool counts_false_positives = false;  // they are the last third of the counters
   // Copies of the class counters in shared memory, a power of two; none if outcomes go to global
@@ -136,8 +143,13 @@ struct CountJob {
   bool vectorized = false;  // four adjacent pixels lie in one aligned vector, for every class
 
   float* value = nullptr;
-  std::int64_t values = 0;
-  ErrorRecord* error = nullptr;
+  std::int64_t values = 0;  // none without `value`
+  CountsView counts;
+  bool counts_are_added = true;     // or written
+  bool counts_elements = false;     // binary or multilabel ones, not classes
+  std::int64_t pooled_classes = 1;  // among which the true negatives of pooled counts are counted
+  ErrorSlot* error = nullptr;
+  std::int64_t call = 0;
   GridTotals* grid = nullptr;
   GroupTotals* group_totals = nullptr;
   ElementTotals* element_totals = nullptr;
@@ -157,10 +169,18 @@ struct CountJob {
   }
 };
 
+// What a walk over the classes of a pixel finds.
+enum class Walk : int { kPrediction, kRank, kBoth };
+
+inline Walk walk_of(const CountJob& job) {
+  if (job.top_k == 1) return Walk::kPrediction;
+  return job.counts_false_positives ? Walk::kBoth : Walk::kRank;
+}
+
 // How many blocks of the class walk a multiprocessor holds, which makes the grid that is one wave.
-constexpr int walk_blocks_per_multiprocessor(std::size_t score_bytes, bool vectorized, bool ranks) {
-  if (score_bytes == 8) return 2;
-  return vectorized && !ranks ? 4 : 3;
+constexpr int walk_blocks_per_multiprocessor(std::size_t score_bytes, bool vectorized, Walk walk) {
+  if (score_bytes == 8 || walk == Walk::kBoth) return 2;
+  return vectorized && walk == Walk::kPrediction ? 4 : 3;
 }
 
 cudaError_t launch_rank_rows(const CountJob& job, cudaStream_t stream);
@@ -168,6 +188,7 @@ cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_label_counts(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_sample_fractions(const CountJob& job, cudaStream_t stream);
 // The class averages of a single group with many classes.
 cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// Averages over so many classes that one last block would take longer than another launch.
+// Counts and averages of so many classes that one last block would take longer than another launch.
 #include "accuracy/tally.cuh"
 #include "core/device_info.h"
 
@@ -10,9 +10,10 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads) finish_classes(const __grid_constant__ CountJob job) {
   ClassAverage<kThreads> average;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  average.add(job, 0, first, static_cast<std::int64_t>(gridDim.x) * kThreads,
+  average.add(job, 0, __ldcg(&job.grid->counted), first,
+              static_cast<std::int64_t>(gridDim.x) * kThreads,
               [&](std::int64_t c) { return take_class(job, job.class_totals, c); });
-  if (job.average == Average::kMacro) {
+  if (averages_classes(job)) {
     average.reduce();
     if (threadIdx.x == 0) {
       atomicAdd(&job.grid->score_sum, average.sum);
@@ -22,7 +23,8 @@ __global__ void __launch_bounds__(kThreads) finish_classes(const __grid_constant
   if (!is_last_block(&job.grid->ticket, gridDim.x)) return;
   __shared__ bool bad;
   if (threadIdx.x == 0) {
-    if (job.average == Average::kMacro) {
+    job.grid->counted = 0;
+    if (averages_classes(job)) {
       average.sum = atomicExch(&job.grid->score_sum, 0ull);
       average.count = atomicExch(&job.grid->score_count, 0ull);
       job.value[0] = average.mean(job);

@@ -32,18 +32,16 @@ __device__ __noinline__ inline bool publish_bad_labels(const CountJob& job) {
   const std::uint64_t order = ~static_cast<std::uint64_t>(__ldcg(&job.grid->bad_first));
   job.grid->bad_labels = 0;
   job.grid->bad_first = 0;
+  if (job.counts.bad != nullptr)
+    atomicAdd(reinterpret_cast<unsigned long long*>(job.counts.bad), count);
   if (job.error != nullptr) {
-    const ErrorKind kind = error_kind(order);
     const Offsets offsets = job.offsets_of(error_index(order));
-    volatile ErrorRecord* record = job.error;
-    record->kind = static_cast<std::int64_t>(kind);
-    record->first_index = error_index(order);
-    record->first_value =
-        kind == ErrorKind::kPredsOutOfRange
+    const std::int64_t label =
+        error_kind(order) == ErrorKind::kPredsOutOfRange
             ? load_label(job.preds, job.preds_dtype, offsets.preds, job.rule.truncate)
             : load_label(job.target, job.target_dtype, offsets.target, job.rule.truncate_target);
-    __threadfence_system();
-    record->count = static_cast<std::int64_t>(count);
+    publish(job.error,
+            error_record(job.rule, order, label, static_cast<std::int64_t>(count), job.call));
   }
   return true;
 }

@@ -129,13 +129,13 @@ class RankScan {
     }
     unsigned int count = 0;
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
-      const unsigned int vector = first + i * lanes;
-      if (vector < counted_vectors_)
-        count +=
-            count_exceeding(words[i], vector < vectors_before_ ? bounds_.before : bounds_.after);
-    }
+    for (int i = 0; i < kUnroll; ++i) count += count_vector(first + i * lanes, words[i]);
     return count;
+  }
+
+  __device__ unsigned int count_vector(unsigned int vector, const uint4& words) const {
+    if (vector >= counted_vectors_) return 0;
+    return count_exceeding(words, vector < vectors_before_ ? bounds_.before : bounds_.after);
   }
 
   // What no chunk covers: the unaligned ends, and the ties in the vector that holds the target.
@@ -224,10 +224,11 @@ struct Greatest {
   }
 };
 
-// Places are met in rising order, hence the first of equal keys stays.
-template <class T, int kUnroll>
-__device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane,
-                                     unsigned int lanes) {
+// Places are met in rising order, hence the first of equal keys stays. `see(vector, words)` is
+// shown each vector.
+template <class T, int kUnroll, class See>
+__device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane, unsigned int lanes,
+                                     See&& see) {
   Greatest<T> greatest;
 #pragma unroll 1
   for (unsigned int c = lane; c < row.head; c += lanes) greatest.meet(ordered_key(row.score(c)), c);
@@ -241,7 +242,9 @@ __device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane,
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
       const unsigned int vector = first + i * lanes;
-      if (vector < row.vectors) greatest.meet(greatest_key<T>(words[i]), row.first_class(vector));
+      if (vector >= row.vectors) continue;
+      greatest.meet(greatest_key<T>(words[i]), row.first_class(vector));
+      see(vector, words[i]);
     }
   }
 #pragma unroll 1
