@@ -15,6 +15,18 @@
 
 namespace syncfree::psnr {
 
+// What a metric class keeps; its values follow from the range in memory. Where all dimensions are
+// summed over, `squared_error` and `total` have one element each and grow by a batch. Without
+// `total` the squared error of each result is written to `squared_error`.
+struct States {
+  void* squared_error = nullptr;
+  DType squared_error_dtype = DType::kFloat32;
+  void* total = nullptr;
+  DType total_dtype = DType::kInt64;
+  const void* data_range = nullptr;
+  DType data_range_dtype = DType::kFloat32;
+};
+
 struct Problem {
   // Same sizes. The first `kept` dimensions index the results, the others are summed over.
   TensorView preds;
@@ -28,6 +40,8 @@ struct Problem {
   // One element, or one for each index of the kept dimensions with kNone.
   void* value = nullptr;
   DType result_dtype = DType::kFloat32;
+
+  States states;  // optional
 };
 
 void run(const Problem& problem, ParallelFor parallel_for);

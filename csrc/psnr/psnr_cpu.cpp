@@ -169,7 +169,7 @@ void run(const Problem& problem, ParallelFor parallel_for) {
   for (std::int64_t result = 0; result < sum.results; ++result) {
     double squared = 0.0;
     for (std::int64_t c = 0; c < chunks.count; ++c) squared += partial[result * chunks.count + c];
-    const double value = from_squared_error(squared, sum.reduced, scale);
+    const double value = value_of(result, squared, sum.reduced, scale, problem.states);
     if (problem.reduction == Reduction::kNone || problem.kept == 0)
       store_as(problem.value, problem.result_dtype, result, value);
     else

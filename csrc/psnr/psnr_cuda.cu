@@ -42,7 +42,11 @@ struct Output {
   DType dtype;
   Reduction reduction;
   Scale scale;
+  States states;
 
+  __device__ double value_of(std::int64_t result, double squared_error, std::int64_t count) const {
+    return psnr::value_of(result, squared_error, count, scale, states);
+  }
   __device__ void store(std::int64_t index, double x) const { store_as(value, dtype, index, x); }
 };
 
@@ -54,7 +58,7 @@ __device__ void finish_wide(const Operands& operands, const Chunks& chunks, bool
     double sum = 0.0;
     for (std::int64_t i = threadIdx.x; i < chunks.count; i += kThreads) sum += partial[i];
     sum = block_sum<kThreads>(sum);
-    if (threadIdx.x == 0) output.store(0, from_squared_error(sum, operands.reduced, output.scale));
+    if (threadIdx.x == 0) output.store(0, output.value_of(0, sum, operands.reduced));
     return;
   }
   const int lane = threadIdx.x % 32;
@@ -65,7 +69,7 @@ __device__ void finish_wide(const Operands& operands, const Chunks& chunks, bool
       sum += partial[result * chunks.count + i];
     sum = warp_sum(sum);
     if (lane != 0) continue;
-    const double value = from_squared_error(sum, operands.reduced, output.scale);
+    const double value = output.value_of(result, sum, operands.reduced);
     if (output.reduction == Reduction::kNone)
       output.store(result, value);
     else
@@ -99,9 +103,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     if (pooled || chunks.count > 1) {
       partial[item] = sum;
     } else if (output.reduction == Reduction::kNone) {
-      output.store(result, from_squared_error(sum, operands.reduced, output.scale));
+      output.store(result, output.value_of(result, sum, operands.reduced));
     } else {
-      values[result] = from_squared_error(sum, operands.reduced, output.scale);
+      values[result] = output.value_of(result, sum, operands.reduced);
     }
   }
   if (is_last_block(ticket, gridDim.x))
@@ -121,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       double squared = 0.0;
       for (std::int64_t i = 0; i < operands.reduced; ++i)
         squared += loader.squared_error(i, 1, clamp);
-      const double value = from_squared_error(squared, operands.reduced, output.scale);
+      const double value = output.value_of(result, squared, operands.reduced);
       if (output.reduction == Reduction::kNone)
         output.store(result, value);
       else
@@ -206,7 +210,7 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
                            ? problem.range.high - problem.range.low
                            : problem.range.value;
   const Output output{problem.value, problem.result_dtype, problem.reduction,
-                      make_scale(range, problem.base)};
+                      make_scale(range, problem.base), problem.states};
   auto* ticket = static_cast<std::uint32_t*>(workspace.zeroed);
   auto* partial = static_cast<double*>(workspace.scratch);
   double* values = partial + plan.operands.results * plan.chunks.count;

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/data_range.h"
+#include "core/add_to_state.h"
+#include "core/clamp.h"
 #include "core/dtype.h"
+#include "psnr/psnr.h"
 
 namespace syncfree::psnr {
 
@@ -26,23 +28,20 @@ SYNCFREE_HD double from_squared_error(double squared_error, std::int64_t count,
          (scale.log_range_squared - log(squared_error / static_cast<double>(count)));
 }
 
-// Bounds of the clamp; a comparison with NaN is false, so NaN passes as it does in torch.clamp.
-template <class Acc>
-struct Clamp {
-  bool enabled;
-  Acc low;
-  Acc high;
-
-  SYNCFREE_HD Acc operator()(Acc x) const {
-    if (!enabled) return x;
-    return x < low ? low : (x > high ? high : x);
+// The value of one result, after its squared error went to the states if there are any.
+SYNCFREE_HD double value_of(std::int64_t result, double squared_error, std::int64_t count,
+                            Scale scale, const States& states) {
+  if (states.squared_error != nullptr) {
+    if (states.total != nullptr) {
+      add_to_state(states.squared_error, states.squared_error_dtype, squared_error);
+      add_to_state(states.total, states.total_dtype, count);
+    } else {
+      store_as(states.squared_error, states.squared_error_dtype, result, squared_error);
+    }
+    scale.log_range_squared =
+        2.0 * log(load_as<double>(states.data_range, states.data_range_dtype, 0));
   }
-};
-
-template <class Acc>
-Clamp<Acc> make_clamp(const DataRange& range) {
-  return {range.source == DataRange::Source::kInterval, static_cast<Acc>(range.low),
-          static_cast<Acc>(range.high)};
+  return from_squared_error(squared_error, count, scale);
 }
 
 // How one result's elements, in logical order, are cut into pieces that are summed apart. It

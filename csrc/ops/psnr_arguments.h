@@ -1,0 +1,66 @@
+// How the ops of PSNR take `dim`: the dimensions that stay come first, those summed over behind.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "ops/any_rank.h"
+#include "ops/torch_abi.h"
+
+namespace syncfree::ops {
+
+// `dim` in [-rank, rank) once each; none means all. Errors are those of torch.sum.
+inline std::vector<bool> reduced_dims(const Tensor& tensor,
+                                      const std::optional<std::vector<std::int64_t>>& dim) {
+  const std::int64_t rank = tensor.dim();
+  const bool all = !dim.has_value() || dim->empty();
+  std::vector<bool> reduced(static_cast<std::size_t>(rank), all);
+  if (all) return reduced;
+  for (const std::int64_t d : *dim) {
+    if (rank == 0)
+      fail<std::out_of_range>("Dimension specified as ", d, " but tensor has no dimensions");
+    if (d < -rank || d >= rank)
+      fail<std::out_of_range>("Dimension out of range (expected to be in range of [", -rank, ", ",
+                              rank - 1, "], but got ", d, ")");
+    const std::int64_t position = d < 0 ? d + rank : d;
+    auto&& slot = reduced[static_cast<std::size_t>(position)];
+    if (slot) fail_runtime("dim ", position, " appears multiple times in the list of dims");
+    slot = true;
+  }
+  return reduced;
+}
+
+// The view with the kept dimensions first, each group in its order.
+template <class View>
+View kept_first(const View& view, const std::vector<bool>& reduced) {
+  View out = view;
+  int position = 0;
+  for (const bool pass : {false, true})
+    for (int d = 0; d < view.rank; ++d) {
+      if (reduced[static_cast<std::size_t>(d)] != pass) continue;
+      out.size[position] = view.size[d];
+      out.stride[position++] = view.stride[d];
+    }
+  return out;
+}
+
+inline Operands operands_of(const Tensor& preds, const Tensor& target,
+                            const std::vector<bool>& reduced) {
+  const int kept = static_cast<int>(std::count(reduced.begin(), reduced.end(), false));
+  if (preds.dim() <= kMaxRank)
+    return {kept_first(view_of(preds), reduced), kept_first(view_of(target), reduced), kept, {}};
+  return merged(preds, kept_first(wide_view_of(preds), reduced), target,
+                kept_first(wide_view_of(target), reduced), kept);
+}
+
+inline std::vector<std::int64_t> kept_sizes(const Tensor& tensor,
+                                            const std::vector<bool>& reduced) {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t d = 0; d < reduced.size(); ++d)
+    if (!reduced[d]) sizes.push_back(tensor.sizes()[d]);
+  return sizes;
+}
+
+}  // namespace syncfree::ops
