@@ -6,6 +6,7 @@
 #include "core/data_range.h"
 #include "core/parallel.h"
 #include "core/reduction.h"
+#include "core/running_mean.h"
 #include "core/tensor_view.h"
 #include "core/workspace.h"
 
@@ -17,7 +18,8 @@ namespace syncfree::ssim {
 
 // One spatial axis of the window. Output i covers the inputs i - pad ... i - pad + taps - 1,
 // mirrored at the borders without repeating the edge, so the map has size + 2 * pad - (taps - 1)
-// positions. TorchMetrics' 3-D padding is not always (taps - 1) / 2, hence two numbers.
+// positions. With pad = 0 windows stay inside the image; TorchMetrics' 3-D padding is not always
+// (taps - 1) / 2 either, hence two numbers.
 struct Axis {
   int taps = 1;
   int pad = 0;
@@ -41,10 +43,22 @@ struct Problem {
       nullptr;  // optional, always B: mean of the contrast term over the map less `pad`
   DType result_dtype = DType::kFloat32;
 
+  // Optional with kMean and kSum: states to which the batch is added in the same pass, before its
+  // values are rounded. `value` is then of the type of the sum, whatever `result_dtype`.
+  RunningMean running;
+  DType value_dtype() const { return running.sum != nullptr ? running.sum_dtype : result_dtype; }
+
   // Optional by-products of the same pass over the images, one per image: sum of (preds - target)^2
   // and of |preds - target| after clamping, as float64.
   double* squared_error = nullptr;
   double* absolute_error = nullptr;
+
+  // Optional: both images at half the size, for the next scale of a pyramid: means of 2 x 2 pixels
+  // (of 2 x 2 x 2 where there is more than one slice) before clamping, a last odd row or column
+  // left out; (B, C, D / 2, H / 2, W / 2) contiguous, float64 for float64 `preds`, else float32.
+  // `contrast` is then the only other result, `value` null.
+  void* pooled_preds = nullptr;
+  void* pooled_target = nullptr;
 };
 
 void run(const Problem& problem, ParallelFor parallel_for);

@@ -24,11 +24,14 @@ bool computes_in_double(const Problem& problem) {
   return problem.preds.dtype == DType::kFloat64;
 }
 
-// The vertical pass of the fast path wants two rows that weigh something in each of four outputs.
+// The vertical pass of the fast path wants two rows that weigh something in each of four outputs,
+// and by-products as many outputs as there are pixels.
 bool fits_stream(const Problem& problem) {
-  const auto fits = [](const Axis& axis) {
+  const bool by_products = problem.squared_error != nullptr || problem.absolute_error != nullptr ||
+                           problem.pooled_preds != nullptr;
+  const auto fits = [&](const Axis& axis) {
     return axis.taps % 2 == 1 && axis.taps >= 7 && axis.taps <= kMaxStreamTaps &&
-           axis.pad == axis.taps / 2;
+           (axis.pad == axis.taps / 2 || (axis.pad == 0 && !by_products));
   };
   const Axis& depth = problem.axes[kDepth];
   return !computes_in_double(problem) && problem.preds.size[2] == 1 && depth.taps == 1 &&
@@ -130,8 +133,8 @@ void finish(const Plan& plan) {
     }
     const double similarity = mean_from_deficit(sums.deficit, map_count);
     total += similarity;
-    if (problem.reduction == Reduction::kNone)
-      store_as(problem.value, problem.result_dtype, image, similarity);
+    if (problem.value != nullptr && problem.reduction == Reduction::kNone)
+      store_as(problem.value, problem.value_dtype(), image, similarity);
     if (problem.contrast != nullptr)
       store_as(problem.contrast, problem.result_dtype, image,
                mean_from_deficit(sums.contrast_deficit, crop_count));
@@ -140,9 +143,10 @@ void finish(const Plan& plan) {
     if (problem.absolute_error != nullptr)
       problem.absolute_error[image] = sums.absolute_error / scale;
   }
+  if (problem.value == nullptr || problem.reduction == Reduction::kNone) return;
+  add_batch(problem.running, total, batch);
   if (problem.reduction == Reduction::kMean) total /= static_cast<double>(batch);
-  if (problem.reduction != Reduction::kNone)
-    store_as(problem.value, problem.result_dtype, 0, total);
+  store_as(problem.value, problem.value_dtype(), 0, total);
 }
 
 }  // namespace

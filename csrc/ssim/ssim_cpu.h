@@ -53,6 +53,8 @@ struct Plan {
   std::int64_t units_per_plane() const {
     return axes[kDepth].pieces() * axes[kWidth].pieces() * axes[kHeight].pieces();
   }
+  bool wants_value() const { return problem->value != nullptr; }
+  bool wants_pooled() const { return problem->pooled_preds != nullptr; }
   bool wants_errors() const {
     return problem->squared_error != nullptr || problem->absolute_error != nullptr;
   }

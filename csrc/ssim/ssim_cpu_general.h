@@ -1,6 +1,41 @@
 // The path for everything else: volumes, float64, windows of any size, any padding. Plain separable
 // loops in double: depth, then height into one row of accumulators per output, then width.
 
+// The pivot of a plane (one channel of one image): the mean of 32 pixels of preds on a fixed grid.
+// Subtracting it from the pixels saves the digits that E[x^2] - E[x]^2 would cancel.
+inline constexpr int kPivotSamples = 32;
+
+struct Position {
+  std::int64_t z;
+  std::int64_t y;
+  std::int64_t x;
+};
+
+inline Position pivot_sample(int k, std::int64_t depth, std::int64_t height, std::int64_t width) {
+  const int row = k / 4, column = k % 4, slice = 5 * row % 8;
+  return {(2 * slice + 1) * depth / 16, (2 * row + 1) * height / 16, (2 * column + 1) * width / 8};
+}
+
+// Zero where the samples say nothing.
+inline double pivot_from_sum(double sum) {
+  const double twice = sum * (2.0 / kPivotSamples);
+  return twice - twice == 0.0 ? 0.5 * twice : 0.0;
+}
+
+// `load(z, y, x)` reads a pixel of preds as the kernel does, clamp included. Sums in pairs, so that
+// equal samples have exactly their value as pivot.
+template <class Load>
+double plane_pivot(std::int64_t depth, std::int64_t height, std::int64_t width, Load&& load) {
+  double sums[kPivotSamples];
+  for (int k = 0; k < kPivotSamples; ++k) {
+    const Position p = pivot_sample(k, depth, height, width);
+    sums[k] = load(p.z, p.y, p.x);
+  }
+  for (int step = kPivotSamples / 2; step > 0; step /= 2)
+    for (int k = 0; k < step; ++k) sums[k] += sums[k + step];
+  return pivot_from_sum(sums[0]);
+}
+
 // Adds the weighted moments of one row; `moments` holds four rows of `pitch`: s, d, s^2, d^2.
 inline void add_moments(const double* __restrict s, const double* __restrict d, double weight,
                         std::int64_t count, std::int64_t pitch, double* __restrict moments) {
@@ -62,19 +97,21 @@ class General {
       }
     }
     if (plan_.wants_errors()) add_errors(unit, sums);
+    if (plan_.wants_pooled())
+      pool_images(plan_, plane_, own_pixels(unit), preds_.data(), target_.data());
   }
 
  private:
   double pivot() const {
     const TensorView& preds = plan_.problem->preds;
     const Clamp<double> clamp = make_clamp<double>(plan_.problem->range);
-    return plane_pivot<double>(depth_.input, height_.input, width_.input,
-                               [&](std::int64_t z, std::int64_t y, std::int64_t x) {
-                                 const double value = load_as<double>(
-                                     preds.data, preds.dtype,
-                                     row_offset(preds, plane_, z, y) + x * preds.stride[4]);
-                                 return clamp.enabled ? clamp(value) : value;
-                               });
+    return plane_pivot(depth_.input, height_.input, width_.input,
+                       [&](std::int64_t z, std::int64_t y, std::int64_t x) {
+                         const double value =
+                             load_as<double>(preds.data, preds.dtype,
+                                             row_offset(preds, plane_, z, y) + x * preds.stride[4]);
+                         return clamp(value);
+                       });
   }
 
   void read(std::int64_t z, std::int64_t y, std::int64_t x, std::int64_t count) {
@@ -140,14 +177,19 @@ class General {
   }
 
   // Each pixel belongs to the unit with its index, those behind the last output to the last unit.
-  void add_errors(const Unit& unit, PartialSums& sums) {
-    std::int64_t begin[3], end[3];
+  Box own_pixels(const Unit& unit) const {
+    Box box;
     for (AxisName name : {kDepth, kHeight, kWidth}) {
       const AxisPlan& axis = plan_.axes[name];
       const bool last = unit.piece[name] == axis.pieces() - 1;
-      begin[name] = std::min(axis.begin(unit.piece[name]), axis.input);
-      end[name] = last ? axis.input : std::min(axis.end(unit.piece[name]), axis.input);
+      box.begin[name] = std::min(axis.begin(unit.piece[name]), axis.input);
+      box.end[name] = last ? axis.input : std::min(axis.end(unit.piece[name]), axis.input);
     }
+    return box;
+  }
+
+  void add_errors(const Unit& unit, PartialSums& sums) {
+    const auto [begin, end] = own_pixels(unit);
     if (begin[kWidth] == end[kWidth]) return;
     for (std::int64_t z = begin[kDepth]; z < end[kDepth]; ++z)
       for (std::int64_t y = begin[kHeight]; y < end[kHeight]; ++y) {

@@ -9,6 +9,8 @@ using namespace ::syncfree::ssim;
 
 #include "ssim/ssim_cpu_rows.h"
 
+#include "ssim/ssim_cpu_pool.h"
+
 #include "ssim/ssim_cpu_extremes.h"
 #include "ssim/ssim_cpu_general.h"
 #include "ssim/ssim_cpu_stream.h"

@@ -127,8 +127,8 @@ class Stream {
     }
     map_ = next;
     ring_ = next + kBlockRows * pitch_;
-    std::copy(height_.weights.begin() + height_.pad, height_.weights.end(), column_weights_);
-    std::copy(width_.weights.begin() + width_.pad, width_.weights.end(), row_weights_);
+    std::copy(height_.weights.begin() + height_.taps / 2, height_.weights.end(), column_weights_);
+    std::copy(width_.weights.begin() + width_.taps / 2, width_.weights.end(), row_weights_);
   }
 
   // `count` units, one below the other.
@@ -149,6 +149,9 @@ class Stream {
       for (; input < first_input + ring_rows_; ++input) {
         filter_input(input);
         if (plan_.wants_errors() && input >= begin && input < end) add_errors(sums_of(input));
+        if (plan_.wants_pooled() && input > begin && input < end && input % 2 == 1)
+          pool_images(plan_, plane_, {{0, input - 1, x_}, {1, input + 1, x_ + columns_}}, preds_,
+                      target_);
       }
       for (int i = 0; i < ring_rows_; ++i) rows_[i] = ring_row(first_input + i);
       const int outputs = static_cast<int>(std::min<std::int64_t>(kBlockRows, end - y));
@@ -215,6 +218,7 @@ class Stream {
   void finish_block(std::int64_t y, int outputs, PartialSums& sums) {
     const float c1 = static_cast<float>(plan_.constants.twice_c1);
     const float c2 = static_cast<float>(plan_.constants.twice_c2);
+    const bool wants_value = plan_.wants_value();
     const bool wants_map = plan_.problem->map != nullptr;
     const bool wants_contrast = plan_.problem->contrast != nullptr;
     LaneSums similarity_sum, contrast_sum;
@@ -227,7 +231,7 @@ class Stream {
       for (int output = 0; output < outputs; ++output) {
         const Deficits<Vec> lacks = deficits(s_mean[output], s_variance[output], d_mean[output],
                                              d_variance[output], c1, c2);
-        similarities += lacks.similarity;
+        if (wants_value) similarities += lacks.similarity;
         if (wants_map) store(map_ + output * pitch_ + x, 1 - lacks.similarity);
         if (wants_contrast && height_.in_crop(y + output)) contrasts += lacks.contrast;
       }

@@ -1,6 +1,7 @@
 // SSIM on CUDA: which path a problem takes, its memory, and the launch.
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_job.cuh"
@@ -76,7 +77,13 @@ struct Plan {
     job.target = make_image(problem.target);
     job.geometry = make_geometry(problem);
     job.clamp = make_clamp<Acc>(problem.range);
+    if (!job.clamp.enabled) {
+      job.clamp.low = -std::numeric_limits<Acc>::infinity();
+      job.clamp.high = std::numeric_limits<Acc>::infinity();
+    }
     job.map = problem.map;
+    job.pooled_preds = static_cast<Acc*>(problem.pooled_preds);
+    job.pooled_target = static_cast<Acc*>(problem.pooled_target);
     const Geometry& g = job.geometry;
     Results& r = job.results;
     r.value = problem.value;
@@ -84,7 +91,9 @@ struct Plan {
     r.squared_error = problem.squared_error;
     r.absolute_error = problem.absolute_error;
     r.dtype = problem.result_dtype;
-    r.reduction = problem.reduction;
+    r.value_dtype = problem.value_dtype();
+    r.running = problem.running;
+    r.reduction = problem.value != nullptr ? problem.reduction : Reduction::kNone;
     r.images = problem.preds.size[0];
     r.units_per_image = general_units_per_image<Acc>(g, window);
     if constexpr (std::is_same_v<Acc, float>) {
@@ -111,8 +120,8 @@ struct Plan {
     range_ticket = zeroed.take<std::uint32_t>(1);
     r.image_tickets = zeroed.take<std::uint32_t>(r.images);
     const std::int64_t units = r.images * r.units_per_image;
-    const bool wanted[kQuantities] = {true, r.contrast != nullptr, r.squared_error != nullptr,
-                                      r.absolute_error != nullptr};
+    const bool wanted[kQuantities] = {r.value != nullptr, r.contrast != nullptr,
+                                      r.squared_error != nullptr, r.absolute_error != nullptr};
     for (int q = 0; q < kQuantities; ++q)
       r.slots[q] = wanted[q] ? scratch.take<double>(units) : nullptr;
     r.image_values = scratch.take<double>(r.images);
@@ -157,7 +166,9 @@ cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaSt
     if (error != cudaSuccess) return error;
   }
   if constexpr (std::is_same_v<Acc, float>)
-    if (plan.strips) return launch_strips(plan.job, stream);
+    if (plan.strips)
+      return problem.pooled_preds != nullptr ? launch_strips_of_scale(plan.job, stream)
+                                             : launch_strips(plan.job, stream);
   return launch_general(plan.job, plan.window, plan.tap_memory, stream);
 }
 

@@ -42,11 +42,13 @@ __device__ inline void finish_image(const Results& r, std::int64_t image) {
     if (r.slots[q] != nullptr)
       sums[q] = sum_in_order(r.slots[q] + image * r.units_per_image, r.units_per_image);
   if (threadIdx.x % 32 != 0) return;
-  const double value = mean_from_deficit(sums[kDeficit], r.map_elements);
-  if (r.reduction == Reduction::kNone)
-    store_as(r.value, r.dtype, image, value);
-  else
-    r.image_values[image] = value;
+  if (r.value != nullptr) {
+    const double value = mean_from_deficit(sums[kDeficit], r.map_elements);
+    if (r.reduction == Reduction::kNone)
+      store_as(r.value, r.value_dtype, image, value);
+    else
+      r.image_values[image] = value;
+  }
   if (r.contrast != nullptr) {
     store_as(r.contrast, r.dtype, image,
              mean_from_deficit(sums[kContrastDeficit], r.contrast_elements));
@@ -59,7 +61,8 @@ __device__ inline void finish_batch(const Results& r) {
   if (r.reduction == Reduction::kNone) return;
   const double sum = sum_in_order(r.image_values, r.images);
   if (threadIdx.x % 32 != 0) return;
-  store_as(r.value, r.dtype, 0,
+  add_batch(r.running, sum, r.images);
+  store_as(r.value, r.value_dtype, 0,
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
 }
 

@@ -7,7 +7,9 @@
 #pragma once
 
 #include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_general_pool.cuh"
 #include "ssim/ssim_general_sums.cuh"
+#include "ssim/ssim_terms.cuh"
 
 namespace syncfree::ssim {
 
@@ -95,19 +97,21 @@ class TileWalk {
   __device__ Pixel read(std::int64_t z, std::int64_t y, std::int64_t x) const {
     const std::int64_t* p = job_.preds.stride;
     const std::int64_t* t = job_.target.stride;
-    Acc a = load_pixel<Acc>(job_.preds, preds_offset_ + z * p[2] + y * p[3] + x * p[4]);
-    Acc b = load_pixel<Acc>(job_.target, target_offset_ + z * t[2] + y * t[3] + x * t[4]);
-    if (job_.clamp.enabled) {
-      a = job_.clamp(a);
-      b = job_.clamp(b);
-    }
-    return {(a + b) * constants_.scale, a - b};
+    const Acc a =
+        job_.clamp(load_pixel<Acc>(job_.preds, preds_offset_ + z * p[2] + y * p[3] + x * p[4]));
+    const Acc b =
+        job_.clamp(load_pixel<Acc>(job_.target, target_offset_ + z * t[2] + y * t[3] + x * t[4]));
+    return {(a + b) * constants_.scale, (a - b) * constants_.scale};
   }
 
-  // The pixel in the middle of a window, or `step` beside it where the window reaches that far.
+  // The pixels beside the middle of a window say as much about its mean, unless that one has most
+  // of the weight.
+  __device__ bool neighbours_count(int axis) const { return window_.tap_scale[axis] < 0.5; }
+
+  // The pixel in the middle of a window, or `step` beside it where that counts.
   __device__ std::int64_t middle(int axis, std::int64_t output, int step) const {
     const Axis& a = window_.axes[axis];
-    return source(axis, output - a.pad + a.taps / 2 + (a.taps >= 3 ? step : 0));
+    return source(axis, output - a.pad + a.taps / 2 + (neighbours_count(axis) ? step : 0));
   }
 
   __device__ Pixel mean_of_three(std::int64_t z, std::int64_t y) const {
@@ -120,7 +124,7 @@ class TileWalk {
     return {sum.s * Acc(1.0 / 3.0), sum.d * Acc(1.0 / 3.0)};
   }
 
-  // The pivot of an output is the mean of the nine pixels in the middle of its window.
+  // The pivot of an output is the mean of up to nine pixels in the middle of its window.
   __device__ void start_outputs() {
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) {
@@ -130,6 +134,7 @@ class TileWalk {
 #pragma unroll
       for (int y = 0; y < kRows; ++y) {
         const Pixel below = mean_of_three(z, middle(1, first_[1] + y, 1));
+        if (!neighbours_count(1)) above = here = below;
         s_.pivot[i][y] = (above.s + here.s + below.s) * Acc(1.0 / 3.0);
         d_.pivot[i][y] = (above.d + here.d + below.d) * Acc(1.0 / 3.0);
         s_.sum[i][y] = s_.square[i][y] = d_.sum[i][y] = d_.square[i][y] = Acc(0);
@@ -216,8 +221,8 @@ class TileWalk {
   __device__ void finish(std::int64_t unit) {
     const Geometry& g = job_.geometry;
     double* const* slots = job_.results.slots;
+    const bool wants_value = slots[kDeficit] != nullptr;
     const bool wants_contrast = slots[kContrastDeficit] != nullptr;
-    const Acc unit_squared = constants_.scale_squared;
     Acc deficit = 0, contrast = 0;
     const std::int64_t x = first_[2] + column_;
 #pragma unroll
@@ -229,20 +234,21 @@ class TileWalk {
         const Terms<Acc> terms =
             make_terms(s_.mean(i, j), s_.variance(i, j), d_.mean(i, j), d_.variance(i, j),
                        constants_.twice_c1, constants_.twice_c2);
-        const Acc half = deficit_numerator(terms) / deficit_denominator(terms, unit_squared);
+        const Acc half =
+            wants_value ? deficit_numerator(terms) / deficit_denominator(terms) : Acc(0);
         deficit += half;
         if (job_.map != nullptr) {
-          const Acc ssim = fma(Acc(-2) * unit_squared, half, Acc(1));
+          const Acc ssim = fma(Acc(-2), half, Acc(1));
           const std::int64_t at = ((plane_ * g.map[0] + z) * g.map[1] + y) * g.map[2] + x;
           store_map_value(job_, at, ssim);
         }
         if (wants_contrast && in_crop(0, z) && in_crop(1, y) && in_crop(2, x))
-          contrast += terms.vd / contrast_denominator(terms, unit_squared);
+          contrast += terms.vd / contrast_denominator(terms);
       }
-    const double twice = 2.0 * static_cast<double>(unit_squared);
-    write(slots[kDeficit], unit, twice * static_cast<double>(deficit));
-    if (wants_contrast) write(slots[kContrastDeficit], unit, twice * static_cast<double>(contrast));
+    if (wants_value) write(slots[kDeficit], unit, 2.0 * static_cast<double>(deficit));
+    if (wants_contrast) write(slots[kContrastDeficit], unit, 2.0 * static_cast<double>(contrast));
     if (slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr) write_errors(unit);
+    if (job_.pooled_preds != nullptr) write_pooled();
     if (threadIdx.x < 32) complete_units(job_.results, image_, 1);
   }
 
@@ -252,16 +258,28 @@ class TileWalk {
   }
 
   // The pixels at the positions of the tile's outputs; the last tile of an axis takes what is left.
-  __device__ void write_errors(std::int64_t unit) const {
+  // With `step` = 2 the pairs of pixels that begin there, all tiles being of even sizes.
+  __device__ TileBox own_pixels(const int (&step)[3]) const {
     const int extent[3] = {kDepth, tiling_.groups * kRows, tiling_.columns};
-    std::int64_t begin[3], size[3];
+    TileBox box;
     for (int axis = 0; axis < 3; ++axis) {
       const std::int64_t input = job_.geometry.size[axis];
-      begin[axis] = tile_[axis] * extent[axis];
+      const std::int64_t begin = tile_[axis] * extent[axis];
       const std::int64_t end =
-          tile_[axis] == tiling_.count[axis] - 1 ? input : min(begin[axis] + extent[axis], input);
-      size[axis] = max(end - begin[axis], std::int64_t{0});
+          tile_[axis] == tiling_.count[axis] - 1 ? input : min(begin + extent[axis], input);
+      box.begin[axis] = begin / step[axis];
+      box.size[axis] = max(end / step[axis] - box.begin[axis], std::int64_t{0});
     }
+    return box;
+  }
+
+  __device__ void write_pooled() const {
+    const PoolSteps pool(job_.geometry);
+    pool_tile(job_, pool, own_pixels(pool.step), plane_, preds_offset_, target_offset_);
+  }
+
+  __device__ void write_errors(std::int64_t unit) const {
+    const auto [begin, size] = own_pixels({1, 1, 1});
     Acc squared = 0, absolute = 0;
     const std::int64_t pixels = size[0] * size[1] * size[2];
     for (std::int64_t i = threadIdx.x; i < pixels; i += kTileThreads) {
@@ -272,10 +290,11 @@ class TileWalk {
       absolute += fabs(d);
     }
     double* const* slots = job_.results.slots;
+    const double unscaled = 1.0 / static_cast<double>(constants_.scale);
     if (slots[kSquaredError] != nullptr)
-      write(slots[kSquaredError], unit, static_cast<double>(squared));
+      write(slots[kSquaredError], unit, static_cast<double>(squared) * unscaled * unscaled);
     if (slots[kAbsoluteError] != nullptr)
-      write(slots[kAbsoluteError], unit, static_cast<double>(absolute));
+      write(slots[kAbsoluteError], unit, static_cast<double>(absolute) * unscaled);
   }
 
   __device__ static void write(double* slots, std::int64_t unit, double x) {

@@ -37,8 +37,10 @@ struct Results {
   void* contrast;
   double* squared_error;
   double* absolute_error;
-  DType dtype;
+  DType dtype;  // of `contrast` and the map
+  DType value_dtype;
   Reduction reduction;
+  RunningMean running;
 
   std::int64_t images;
   std::int64_t units_per_image;
@@ -60,7 +62,12 @@ struct Job {
   Constants<Acc> constants;
   const Constants<Acc>* constants_in_memory;  // not null when the data range is found on the device
   void* map;
+  Acc* pooled_preds;  // both null, or neither
+  Acc* pooled_target;
   Results results;
+
+  // Of strips, which walk over the padded image whatever the map.
+  SYNCFREE_HD bool leaves_border_out() const { return geometry.crop[1] == 0; }
 };
 
 // Fast path: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type, computed in float.
@@ -74,6 +81,7 @@ bool strips_apply(const Problem& problem);
 StripUnits strip_units(const Geometry& geometry);
 double strip_tap_sum();
 cudaError_t launch_strips(const Job<float>& job, cudaStream_t stream);
+cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
 // Any window, 2-D and 3-D, any types.
 struct Window {

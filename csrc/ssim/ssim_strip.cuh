@@ -5,8 +5,12 @@
 // persistent grid cut evenly.
 #pragma once
 
+#include <algorithm>
+
+#include "core/device_info.h"
 #include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
+#include "ssim/ssim_strip_pool.cuh"
 #include "ssim/ssim_strip_rows.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
@@ -25,16 +29,17 @@ struct SharedRow {
   alignas(16) float d[kRowFloats];
 };
 
-template <class Rows, bool kExtras>
+template <class Rows, StripTask kTask>
 class StripWalk {
  public:
   __device__ StripWalk(const Job<float>& job, const StripUnits& units, SharedRow (&shared)[2],
-                       const Constants<float>& constants)
+                       float4* pool_slots, const Constants<float>& constants)
       : job_(job),
         units_(units),
         shared_(shared),
         constants_(constants),
-        outputs_(job, constants) {}
+        outputs_(job, constants),
+        pool_(job, pool_slots) {}
 
   // Units [first, first + count), one below the other in one strip.
   __device__ void run(std::int64_t first, int count) {
@@ -46,32 +51,42 @@ class StripWalk {
     const LaneColumns columns(strip_begin, static_cast<int>(g.size[2]));
     begin_ = begin;
     end_ = min(begin + count * units_.rows_per_block, static_cast<int>(g.size[1]));
+    first_output_ = begin_;
+    end_output_ = end_;
+    if (outputs_.leaves_border_out()) {
+      first_output_ = max(begin_, kHalo);
+      end_output_ = min(end_, static_cast<int>(g.size[1]) - kHalo);
+    }
     inside_ = columns.inside;
     halo_slot_ = columns.halo_slot;
     outputs_.start(plane, columns.first);
+    if constexpr (kPools) pool_.start(plane, columns.first, begin_, end_);
 
     const std::int64_t image = plane / g.channels;
     Rows rows(job_.preds, job_.target, g, image, plane - image * g.channels, columns,
-              begin - kHalo - 2);
-    RowData<typename Rows::Element> above[2], ahead[2];
-    rows.next(above[0]);
-    rows.next(above[1]);
+              begin - kHalo);
+    RowData<typename Rows::Element> ahead[2];
     rows.next(ahead[0]);
     rows.next(ahead[1]);
     s_.clear();
     d_.clear();
     d_has_pivot_ = false;
-    see_row<0>(above[0]);
-    see_row<1>(above[1]);
+    levels_[0] = levels_[1] = {0.0f, 0.0f};
 
     std::int64_t unit = first;
     const int last_row_of_block = units_.rows_per_block - 1;  // of a power of two
     const int pairs = (end_ - begin + 2 * kHalo + 1) / 2;
     for (int pair = 0; pair < pairs; ++pair) {
       const int row = begin - kHalo + 2 * pair;
-      move_pivots();
-      take_row<0>(rows, ahead[0], row);
-      take_row<1>(rows, ahead[1], row + 1);
+      __syncwarp();
+      float4 neighbours[2];
+      const SumDifference first = share_row(rows, ahead[0], shared_[0], neighbours[0]);
+      const SumDifference second = share_row(rows, ahead[1], shared_[1], neighbours[1]);
+      __syncwarp();
+      if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
+      move_pivots({first.s + second.s, first.d + second.d});
+      take_row(shared_[0], row);
+      take_row(shared_[1], row + 1);
       const int done = 2 * pair + 2 - 2 * kHalo;
       if (done > 0 && ((done & last_row_of_block) == 0 || pair == pairs - 1))
         outputs_.flush(unit++);
@@ -80,39 +95,46 @@ class StripWalk {
   }
 
  private:
-  // Row r enters and the outputs of row r - 5 leave.
-  template <int kParity>
-  __device__ void take_row(Rows& rows, RowData<typename Rows::Element>& data, int row) {
-    float s[kWindowColumns], d[kWindowColumns];
-    SharedRow& shared = shared_[kParity];
-    const SumDifference halo = convert(data, s + kHalo, d + kHalo);
-    rows.next(data);
-    store_row(shared, s + kHalo, d + kHalo, halo);
-    add_to_pair<kParity>(s + kHalo, d + kHalo);
-    if constexpr (kExtras) outputs_.add_errors(d + kHalo, row, begin_);
-    __syncwarp();
-
-    StripMoments sums;
-    load_neighbours(shared.s, s);
-    s_.add_row(s, true, sums.s, sums.ss);
-    load_neighbours(shared.d, d);
-    d_.add_row(d, d_has_pivot_, sums.d, sums.dd);
-    const int y = row - kHalo;
-    if (y >= begin_ && y < end_) outputs_.add_row(sums, s_.pivot(), d_.pivot(), y);
-  }
+  static constexpr bool kPools = kIsScale<kTask>;
 
   struct SumDifference {
     float s;
     float d;
   };
+
+  // Puts a row into shared memory and asks for the one after the next; gives the sums of the lane's
+  // columns.
+  __device__ SumDifference share_row(Rows& rows, RowData<typename Rows::Element>& data,
+                                     SharedRow& row, float4& neighbours) {
+    float s[kColumns], d[kColumns];
+    const SumDifference halo = convert(data, s, d);
+    if constexpr (kPools) neighbours = sums_of_neighbours(data);
+    rows.next(data);
+    store_row(row, s, d, halo);
+    return {(s[0] + s[1]) + (s[2] + s[3]), (d[0] + d[1]) + (d[2] + d[3])};
+  }
+
+  // Row r enters and the outputs of row r - 5 leave.
+  __device__ void take_row(const SharedRow& shared, int row) {
+    float x[kWindowColumns];
+    StripMoments sums;
+    load_window(shared.s, x);
+    s_.add_row(x, true, sums.s, sums.ss);
+    load_window(shared.d, x);
+    if constexpr (kTask == StripTask::kAnything) outputs_.add_errors(x + kHalo, row, begin_);
+    d_.add_row(x, d_has_pivot_, sums.d, sums.dd);
+    const int y = row - kHalo;
+    if (y >= first_output_ && y < end_output_) outputs_.add_row(sums, s_.pivot(), d_.pivot(), y);
+  }
+
   __device__ SumDifference sum_difference(float a, float b) const {
-    if constexpr (kExtras) {
-      if (job_.clamp.enabled) {
-        a = job_.clamp(a);
-        b = job_.clamp(b);
-      }
+    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
+    // clamped.
+    if constexpr (kTask == StripTask::kAnything || kTask == StripTask::kClampedScale) {
+      a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
+      b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
     }
-    return {__fmul_rn(a + b, constants_.scale), a - b};
+    return {__fmul_rn(a + b, constants_.scale), __fmul_rn(a - b, constants_.scale)};
   }
 
   // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
@@ -142,50 +164,55 @@ class StripWalk {
     }
   }
 
-  template <int kParity, class T>
-  __device__ void see_row(const RowData<T>& data) {
-    float s[kColumns], d[kColumns];
-    convert(data, s, d);
-    add_to_pair<kParity>(s, d);
-  }
-
-  // The lane's own columns are in place; what lies left and right of them comes from the row.
-  __device__ static void load_neighbours(const float* row, float (&x)[kWindowColumns]) {
+  __device__ static void load_window(const float* row, float (&x)[kWindowColumns]) {
     const float* own = row + kMargin + kColumns * (threadIdx.x % 32);
-    const float4 left = *reinterpret_cast<const float4*>(own - 4);
-    const float4 right = *reinterpret_cast<const float4*>(own + kColumns);
     x[0] = own[-5];
-    x[1] = left.x, x[2] = left.y, x[3] = left.z, x[4] = left.w;
-    x[9] = right.x, x[10] = right.y, x[11] = right.z, x[12] = right.w;
-    x[13] = own[kColumns + 4];
+    load_shared(own - 4, x + 1);
+    load_shared(own, x + 5);
+    load_shared(own + 4, x + 9);
+    x[13] = own[8];
   }
 
-  // Pivots come from the lane's columns in the two rows that entered last, which lie close to the
-  // middle of the windows about to be complete, and from nothing else: it does not matter where the
-  // warp began. d is close to zero where the images resemble each other and needs none there.
-  __device__ void move_pivots() {
-    constexpr StripTaps kTaps;
-    constexpr float kRange = static_cast<float>(1.0 / (kTaps.row_sum * kTaps.row_sum));
-    // Not beside an infinity, a NaN or an extreme outlier: windows without it would suffer.
-    constexpr float kLimit = 1024.0f * kRange;
-    constexpr float kSmall = 0.1f * kRange;
-    const float s = pair_sum_s_ * (0.5f / kColumns);
-    const float d = pair_sum_d_ * (0.5f / kColumns);
-    const float d_size = fabsf(d) * constants_.scale;
-    s_.move_pivot(fabsf(s) < kLimit ? s : 0.0f);
-    const float d_pivot = d_size > kSmall && d_size < kLimit ? d : 0.0f;
-    if (__any_sync(0xffffffffu, d_pivot != d_.pivot())) {
-      d_.move_pivot(d_pivot);
-      d_has_pivot_ = __any_sync(0xffffffffu, d_pivot != 0.0f);
+  __device__ static void load_shared(const float* from, float* x) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  }
+
+  // The level of two rows is the mean of the lane's pixels in them, and of nothing else, so that it
+  // does not matter where the warp began. Young sums follow the pair that is about to enter, old
+  // ones the pair two before.
+  __device__ void move_pivots(const SumDifference& pair_sum) {
+    constexpr float kSmall = 0.03f;  // of the data range, about
+    constexpr float kLimit = 1024.0f;
+    SumDifference level{pair_sum.s * (0.5f / kColumns), pair_sum.d * (0.5f / kColumns)};
+    const bool usual = fabsf(level.s) < kLimit && fabsf(level.d) < kLimit;
+    if (!__all_sync(0xffffffffu, usual)) level = level_of_usual_pixels(kLimit);
+    // Where the images resemble each other, d is close to zero and needs no pivot.
+    if (fabsf(level.d) <= kSmall) level.d = 0.0f;
+
+    s_.move_pivots(level.s, levels_[0].s);
+    if (__any_sync(0xffffffffu, d_.would_move(level.d, levels_[0].d))) {
+      d_.move_pivots(level.d, levels_[0].d);
+      d_has_pivot_ = __any_sync(0xffffffffu, level.d != 0.0f || levels_[0].d != 0.0f);
     }
+    levels_[0] = levels_[1];
+    levels_[1] = level;
   }
 
-  template <int kParity>
-  __device__ void add_to_pair(const float* s, const float* d) {
-    const float sum_s = (s[0] + s[1]) + (s[2] + s[3]);
-    const float sum_d = (d[0] + d[1]) + (d[2] + d[3]);
-    pair_sum_s_ = kParity == 0 ? sum_s : pair_sum_s_ + sum_s;
-    pair_sum_d_ = kParity == 0 ? sum_d : pair_sum_d_ + sum_d;
+  // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
+  __device__ SumDifference level_of_usual_pixels(float limit) const {
+    SumDifference sum{0.0f, 0.0f};
+    int count = 0;
+    for (int i = 0; i < 2 * kColumns; ++i) {
+      const int column = kMargin + kColumns * (threadIdx.x % 32) + i % kColumns;
+      const float s = shared_[i / kColumns].s[column], d = shared_[i / kColumns].d[column];
+      if (!(fabsf(s) < limit && fabsf(d) < limit)) continue;
+      sum.s += s;
+      sum.d += d;
+      ++count;
+    }
+    const float share = 1.0f / static_cast<float>(max(count, 1));
+    return {sum.s * share, sum.d * share};
   }
 
   const Job<float>& job_;
@@ -194,20 +221,23 @@ class StripWalk {
   const Constants<float>& constants_;
   WindowSums s_;
   WindowSums d_;
-  bool d_has_pivot_;  // the same in the whole warp
-  float pair_sum_s_;
-  float pair_sum_d_;
-  StripOutputs<kExtras> outputs_;
-  int begin_;
+  bool d_has_pivot_;         // the same in the whole warp
+  SumDifference levels_[2];  // of the two pairs of rows before
+  StripOutputs<kTask> outputs_;
+  StripPool<Rows::kAligned> pool_;
+  int begin_;  // rows whose outputs belong to the units
   int end_;
+  int first_output_;  // and those of them that count
+  int end_output_;
   int halo_slot_;
   bool inside_;
 };
 
-template <class Rows, bool kExtras>
+template <class Rows, StripTask kTask>
 __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
     strip_kernel(const __grid_constant__ Job<float> job, const __grid_constant__ StripUnits units) {
   __shared__ SharedRow shared[kStripWarps][2];
+  __shared__ float4 pool_slots[kIsScale<kTask> ? kStripThreads : 1];
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kStripWarps;
   const std::int64_t warp = blockIdx.x * kStripWarps + threadIdx.x / 32;
   const std::int64_t total = job.results.images * job.results.units_per_image;
@@ -217,13 +247,48 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   if (threadIdx.x == 0)
     constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;
   __syncthreads();
-  StripWalk<Rows, kExtras> walk(job, units, shared[threadIdx.x / 32], constants);
+  StripWalk<Rows, kTask> walk(job, units, shared[threadIdx.x / 32], pool_slots, constants);
   while (unit < end) {
     const std::int64_t left_in_strip = units.blocks - unit % units.blocks;
     const int count = static_cast<int>(min(left_in_strip, end - unit));
     walk.run(unit, count);
     unit += count;
   }
+}
+
+template <StripTask kTask, class Rows>
+void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t stream) {
+  const std::int64_t total = job.results.images * job.results.units_per_image;
+  const std::int64_t blocks =
+      std::min<std::int64_t>((total + kStripWarps - 1) / kStripWarps,
+                             kStripBlocksPerMultiprocessor * current_device_info().multiprocessors);
+  strip_kernel<Rows, kTask>
+      <<<static_cast<unsigned>(blocks), kStripThreads, 0, stream>>>(job, units);
+}
+
+template <StripTask kTask>
+cudaError_t launch_strips_as(const Job<float>& job, cudaStream_t stream) {
+  const StripUnits units = strip_units(job.geometry);
+  const auto start = [&]<class T>(TypeTag<T>) {
+    if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
+      start_strips<kTask, VectorRows<T>>(job, units, stream);
+    else
+      start_strips<kTask, StridedRows<T>>(job, units, stream);
+  };
+  switch (job.preds.dtype) {
+    case DType::kFloat16:
+      start(TypeTag<Half>{});
+      break;
+    case DType::kBFloat16:
+      start(TypeTag<BFloat16>{});
+      break;
+    case DType::kUInt8:
+      start(TypeTag<std::uint8_t>{});
+      break;
+    default:
+      start(TypeTag<float>{});
+  }
+  return cudaGetLastError();
 }
 
 }  // namespace syncfree::ssim

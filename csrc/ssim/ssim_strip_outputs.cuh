@@ -3,6 +3,7 @@
 
 #include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_strip_window.cuh"
+#include "ssim/ssim_terms.cuh"
 
 namespace syncfree::ssim {
 
@@ -20,12 +21,27 @@ __device__ inline float reciprocal(float x) {
   return result;
 }
 
-// With kExtras whatever else the job asks for beside the value.
-template <bool kExtras>
+// What a kernel is compiled for: registers are short, and each task does no more than it must.
+enum class StripTask {
+  kValue,         // SSIM alone
+  kScale,         // of a pyramid: contrast alone, and the images of the next scale
+  kClampedScale,  // the same with a clamp
+  kAnything,      // whatever the job asks for, but the images of the next scale
+};
+
+template <StripTask kTask>
+inline constexpr bool kIsScale = kTask == StripTask::kScale || kTask == StripTask::kClampedScale;
+
+template <StripTask kTask>
 class StripOutputs {
  public:
   __device__ StripOutputs(const Job<float>& job, const Constants<float>& constants)
       : job_(job), constants_(constants) {}
+
+  // Contrast always does, similarity where windows stay inside the image.
+  __device__ bool leaves_border_out() const {
+    return kIsScale<kTask> || (kTask == StripTask::kAnything && job_.leaves_border_out());
+  }
 
   __device__ void start(std::int64_t plane, int first_column) {
     plane_ = plane;
@@ -35,29 +51,27 @@ class StripOutputs {
 
   // The moments are relative to the pivots.
   __device__ void add_row(const StripMoments& sums, float pivot_s, float pivot_d, int y) {
-    constexpr StripTaps kTaps;
-    constexpr float kTapSum = static_cast<float>(kTaps.row_sum * kTaps.row_sum);
-    const float unit = constants_.scale_squared;
+    if constexpr (kIsScale<kTask>) {
+      add_contrasts(sums);
+      return;
+    }
     const float twice_c1 = constants_.twice_c1, twice_c2 = constants_.twice_c2;
     float half_deficit[kColumns];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const float mean_s = fmaf(pivot_s, kTapSum, sums.s[c]);
       const float mean_d = fmaf(pivot_d, kTapSum, sums.d[c]);
-      const float variance_s = fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2));
-      const float variance_d = fmaf(-sums.d[c], sums.d[c], __fmul_rn(sums.dd[c], kTapSum));
-      // make_terms() with the 2 C2 folded into the clamp.
-      const Terms<float> terms{fmaf(mean_s, mean_s, twice_c1), fmaxf(variance_s, twice_c2),
-                               __fmul_rn(mean_d, mean_d), fmaxf(variance_d, 0.0f)};
+      const Terms<float> terms{fmaf(mean_s, mean_s, twice_c1), term_u(sums, c, twice_c2),
+                               __fmul_rn(mean_d, mean_d), term_vd(sums, c)};
       const float numerator = deficit_numerator(terms);
-      const float inverse = reciprocal(deficit_denominator(terms, unit));
+      const float inverse = reciprocal(deficit_denominator(terms));
       deficit_[c] = fmaf(numerator, inverse, deficit_[c]);
-      if constexpr (kExtras) {
+      if constexpr (kTask == StripTask::kAnything) {
         half_deficit[c] = __fmul_rn(numerator, inverse);
         if (job_.results.slots[kContrastDeficit] != nullptr) add_contrast(y, c, terms);
       }
     }
-    if constexpr (kExtras)
+    if constexpr (kTask == StripTask::kAnything)
       if (job_.map != nullptr) store_map(y, half_deficit);
   }
 
@@ -74,21 +88,39 @@ class StripOutputs {
   }
 
   __device__ void flush(std::int64_t unit) {
-    const double twice_unit = 2.0 * static_cast<double>(constants_.scale_squared);
     double* const* slots = job_.results.slots;
-    write(slots[kDeficit], unit, twice_unit * over_columns(deficit_));
-    if constexpr (kExtras) {
+    if constexpr (kIsScale<kTask>)
+      write(slots[kContrastDeficit], unit, 2.0 * over_cropped_columns(contrast_));
+    else
+      write(slots[kDeficit], unit,
+            2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
+    if constexpr (kTask == StripTask::kAnything) {
       if (slots[kContrastDeficit] != nullptr)
-        write(slots[kContrastDeficit], unit, twice_unit * over_columns(contrast_));
-      if (slots[kSquaredError] != nullptr) write(slots[kSquaredError], unit, squared_);
-      if (slots[kAbsoluteError] != nullptr) write(slots[kAbsoluteError], unit, absolute_);
+        write(slots[kContrastDeficit], unit, 2.0 * over_columns(contrast_));
+      const double unscaled = 1.0 / static_cast<double>(constants_.scale);
+      if (slots[kSquaredError] != nullptr)
+        write(slots[kSquaredError], unit, static_cast<double>(squared_) * unscaled * unscaled);
+      if (slots[kAbsoluteError] != nullptr)
+        write(slots[kAbsoluteError], unit, static_cast<double>(absolute_) * unscaled);
     }
     clear();
   }
 
  private:
+  static constexpr StripTaps kTaps;
+  static constexpr float kTapSum = static_cast<float>(kTaps.row_sum * kTaps.row_sum);
+
+  // As make_terms(), with the 2 C2 folded into the clamp.
+  __device__ static float term_u(const StripMoments& sums, int c, float twice_c2) {
+    return at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2)), twice_c2);
+  }
+  __device__ static float term_vd(const StripMoments& sums, int c) {
+    return at_least(fmaf(-sums.d[c], sums.d[c], __fmul_rn(sums.dd[c], kTapSum)), 0.0f);
+  }
+
   __device__ int height() const { return static_cast<int>(job_.geometry.size[1]); }
   __device__ int width() const { return static_cast<int>(job_.geometry.size[2]); }
+  __device__ static bool in_crop(int i, int size) { return i >= kHalo && i < size - kHalo; }
 
   __device__ void clear() {
 #pragma unroll
@@ -104,6 +136,14 @@ class StripOutputs {
     return sum;
   }
 
+  __device__ double over_cropped_columns(const float (&x)[kColumns]) const {
+    double sum = 0.0;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      if (in_crop(first_column_ + c, width())) sum += static_cast<double>(x[c]);
+    return sum;
+  }
+
   __device__ static void write(double* slots, std::int64_t unit, double x) {
     const double sum = warp_sum(x);
     if (threadIdx.x % 32 == 0) slots[unit] = sum;
@@ -113,16 +153,25 @@ class StripOutputs {
     const std::int64_t at = (plane_ * height() + y) * width() + first_column_;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float ssim = fmaf(-2.0f * constants_.scale_squared, half_deficit[c], 1.0f);
+      const float ssim = fmaf(-2.0f, half_deficit[c], 1.0f);
       if (first_column_ + c < width()) store_map_value(job_, at + c, ssim);
     }
   }
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
-    const int column = first_column_ + c;
-    if (y < kHalo || y >= height() - kHalo || column < kHalo || column >= width() - kHalo) return;
-    const float inverse = reciprocal(contrast_denominator(terms, constants_.scale_squared));
+    if (!in_crop(y, height()) || !in_crop(first_column_ + c, width())) return;
+    const float inverse = reciprocal(contrast_denominator(terms));
     contrast_[c] = fmaf(terms.vd, inverse, contrast_[c]);
+  }
+
+  // As above without the means, which contrast does not need. The rows are those that count;
+  // columns are left out of the sum over columns.
+  __device__ void add_contrasts(const StripMoments& sums) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const Terms<float> terms{0.0f, term_u(sums, c, constants_.twice_c2), 0.0f, term_vd(sums, c)};
+      contrast_[c] = fmaf(terms.vd, reciprocal(contrast_denominator(terms)), contrast_[c]);
+    }
   }
 
   const Job<float>& job_;

@@ -67,6 +67,7 @@ template <class T>
 class VectorRows {
  public:
   using Element = T;
+  static constexpr bool kAligned = true;
 
   static bool apply(const Image& a, const Image& b, const Geometry& geometry) {
     if (geometry.size[2] % kColumns != 0 || a.stride[3] != b.stride[3]) return false;
@@ -123,6 +124,7 @@ template <class T>
 class StridedRows {
  public:
   using Element = T;
+  static constexpr bool kAligned = false;
 
   __device__ StridedRows(const Image& a, const Image& b, const Geometry& geometry,
                          std::int64_t image, std::int64_t channel, const LaneColumns& columns,

@@ -43,79 +43,124 @@ struct StripTaps {
 inline constexpr int kWindowColumns = kColumns + 2 * kHalo;
 
 // E[x^2] - E[x]^2 cancels the digits of a smooth, bright window, so x is taken relative to a pivot.
-// One pivot for a plane does not suit all parts of an image: each lane has its own, which moves as
-// the rows go by, together with the sums that are under way.
+// One pivot for a plane does not suit all parts of an image: each lane has its own, which follows
+// the rows, together with the sums that are under way.
+//
+// No single pivot suits all sums. Those of windows that have just begun hold the newest rows; where
+// a window is nearly complete, its newest rows may lie beyond an edge that hardly counts in it. So
+// young sums are about the level of the newest rows and old ones about that of four rows before.
 class WindowSums {
  public:
-  __device__ float pivot() const { return pivot_; }
+  // Of the windows that are about to be complete.
+  __device__ float pivot() const { return old_pivot_; }
 
-  // From sums of w x and w x^2 to those of w (x - delta) and w (x - delta)^2.
-  __device__ void move_pivot(float pivot) {
-    constexpr StripTaps kTaps;
-    const float delta = pivot - pivot_;
-    pivot_ = pivot;
-#pragma unroll
-    for (int k = 0; k < StripTaps::kTaps - 1; ++k)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], sum_[c][k]);
-        square_[c][k] = fmaf(-2.0f * delta, halfway, square_[c][k]);
-        sum_[c][k] = fmaf(-delta, kTaps.partial[k], sum_[c][k]);
-      }
+  __device__ bool would_move(float young, float old) const {
+    return young != young_pivot_ || old != old_pivot_;
+  }
+
+  __device__ void move_pivots(float young, float old) {
+    move<0, kOld>(young - young_pivot_);
+    move<kOld, kLast>(old - old_pivot_);
+    young_pivot_ = young;
+    old_pivot_ = old;
   }
 
   // Takes in a row and gives out the sums of the window that ends with it. `x` is used up.
-  // `has_pivot` may be false where the pivot is zero.
+  // `has_pivot` may be false where both pivots are zero.
   __device__ void add_row(float (&x)[kWindowColumns], bool has_pivot, float (&sum)[kColumns],
                           float (&square)[kColumns]) {
+    float row_sum[kColumns], row_square[kColumns];
     if (has_pivot) {
 #pragma unroll
-      for (int i = 0; i < kWindowColumns; ++i) x[i] = __fsub_rn(x[i], pivot_);
+      for (int i = 0; i < kWindowColumns; ++i) x[i] = __fsub_rn(x[i], young_pivot_);
     }
-    add(x, sum_, sum);
+    filter(x, row_sum);
 #pragma unroll
     for (int i = 0; i < kWindowColumns; ++i) x[i] = __fmul_rn(x[i], x[i]);
-    add(x, square_, square);
+    filter(x, row_square);
+
+    const float delta = old_pivot_ - young_pivot_;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      Moments row{row_sum[c], row_square[c]};
+      Moments grown{sum_[c][kOld - 1], square_[c][kOld - 1]};
+      if (has_pivot) {
+        row = about(row, delta, 0);
+        grown = about(grown, delta, kOld - 1);
+      }
+      sum[c] = advance(sum_[c], row_sum[c], row.sum, grown.sum);
+      square[c] = advance(square_[c], row_square[c], row.square, grown.square);
+    }
   }
 
   __device__ void clear() {
-    pivot_ = 0.0f;
+    young_pivot_ = old_pivot_ = 0.0f;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
 #pragma unroll
-      for (int k = 0; k < StripTaps::kTaps - 1; ++k) sum_[c][k] = square_[c][k] = 0.0f;
+      for (int k = 0; k < kLast; ++k) sum_[c][k] = square_[c][k] = 0.0f;
   }
 
  private:
-  // Element k: over the k + 1 rows that came last.
-  using Partial = float[kColumns][StripTaps::kTaps - 1];
+  static constexpr int kLast = StripTaps::kTaps - 1;
+  static constexpr int kOld = 7;  // sums over more rows than this are old
 
-  static __device__ void add(const float (&x)[kWindowColumns], Partial& partial,
-                             float (&complete)[kColumns]) {
+  // Element k: over the k + 1 rows that came last.
+  using Partial = float[kColumns][kLast];
+
+  struct Moments {
+    float sum;
+    float square;
+  };
+
+  // From sums of w x and w x^2 over the first k + 1 rows to those of w (x - delta), w (x -
+  // delta)^2.
+  static __device__ Moments about(const Moments& m, float delta, int k) {
     constexpr StripTaps kTaps;
-    constexpr int kLast = StripTaps::kTaps - 1;
-    float row[kColumns];
+    const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], m.sum);
+    return {fmaf(-delta, kTaps.partial[k], m.sum), fmaf(-2.0f * delta, halfway, m.square)};
+  }
+
+  template <int kFrom, int kTo>
+  __device__ void move(float delta) {
+#pragma unroll
+    for (int k = kFrom; k < kTo; ++k)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const Moments moved = about({sum_[c][k], square_[c][k]}, delta, k);
+        sum_[c][k] = moved.sum;
+        square_[c][k] = moved.square;
+      }
+  }
+
+  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kColumns]) {
+    constexpr StripTaps kTaps;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) row[c] = x[c] + x[c + kLast];
 #pragma unroll
     for (int k = 1; k < kLast; ++k)
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+  }
+
+  // From the old end: each sum moves one place on as it grows, which costs no copies.
+  static __device__ float advance(float (&partial)[kLast], float young_row, float old_row,
+                                  float grown) {
+    constexpr StripTaps kTaps;
+    const float complete = partial[kLast - 1] + old_row;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) complete[c] = partial[c][kLast - 1] + row[c];
-    // From the old end: each sum moves one place on as it grows, which costs no copies.
+    for (int k = kLast - 1; k > kOld; --k) partial[k] = fmaf(kTaps.tap[k], old_row, partial[k - 1]);
+    partial[kOld] = fmaf(kTaps.tap[kOld], old_row, grown);
 #pragma unroll
-    for (int k = kLast - 1; k > 0; --k)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        partial[c][k] = fmaf(kTaps.tap[k], row[c], partial[c][k - 1]);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) partial[c][0] = row[c];
+    for (int k = kOld - 1; k > 0; --k) partial[k] = fmaf(kTaps.tap[k], young_row, partial[k - 1]);
+    partial[0] = young_row;
+    return complete;
   }
 
   Partial sum_;
   Partial square_;
-  float pivot_;
+  float young_pivot_;
+  float old_pivot_;
 };
 
 }  // namespace syncfree::ssim

@@ -1,0 +1,84 @@
+// The gradient of SSIM on the CPU: geometry, data range, threads.
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+
+#include "core/isa.h"
+#include "core/store_as.h"
+#include "ssim/ssim_backward_cpu.h"
+
+#define SYNCFREE_KERNEL "ssim/ssim_backward_cpu_kernel.h"
+#include "core/for_each_isa.h"
+
+namespace syncfree::ssim {
+namespace {
+
+const BackwardKernels& kernels() {
+  return select_isa(&baseline::ssim_backward_cpu::kernels, &avx2::ssim_backward_cpu::kernels,
+                    &avx512::ssim_backward_cpu::kernels)();
+}
+
+double extent_of(const TensorView& image, bool in_double, ParallelFor parallel_for) {
+  constexpr std::int64_t kRows = 64;
+  const std::int64_t rows = image.size[0] * image.size[1] * image.size[2] * image.size[3];
+  std::vector<Extremes> pieces((rows + kRows - 1) / kRows);
+  parallel_ranges(
+      parallel_for, 0, std::ssize(pieces), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          pieces[i] =
+              kernels().extremes(image, in_double, i * kRows, std::min(rows, (i + 1) * kRows));
+      });
+  Extremes all = pieces.front();
+  for (const Extremes& piece : pieces) {
+    if (std::isnan(piece.low)) return piece.low;
+    all = {std::min(all.low, piece.low), std::max(all.high, piece.high)};
+  }
+  return all.high - all.low;
+}
+
+double data_range(const Problem& problem, ParallelFor parallel_for) {
+  if (problem.range.source == DataRange::Source::kInterval)
+    return problem.range.high - problem.range.low;
+  if (problem.range.source == DataRange::Source::kValue) return problem.range.value;
+  const bool in_double = problem.preds.dtype == DType::kFloat64;
+  const double preds = extent_of(problem.preds, in_double, parallel_for);
+  const double target = extent_of(problem.target, in_double, parallel_for);
+  return std::isnan(preds) || preds > target ? preds : target;
+}
+
+// Large against the window, so that the windows taken twice are few, and small enough that the
+// moments of a unit stay in a second-level cache.
+BackwardPlan make_plan(const BackwardProblem& problem, double range) {
+  const bool volume = problem.forward.preds.size[2] > 1;
+  const std::int64_t pixels[3] = {16, volume ? 32 : 64, volume ? 64 : 128};
+  BackwardPlan plan;
+  plan.problem = &problem;
+  plan.constants = make_constants<double>(range, problem.forward.k1, problem.forward.k2);
+  plan.shares = window_shares(problem.forward);
+  for (AxisName name : {kDepth, kHeight, kWidth}) {
+    BackwardAxisPlan& axis = plan.axes[name];
+    static_cast<BackwardAxis&>(axis) = backward_axis(problem.forward, name);
+    axis.piece = std::max<std::int64_t>(pixels[name], 2 * axis.taps);
+    axis.weights.resize(axis.taps);
+    fill_taps(problem.forward.axes[name], axis.weights.data());
+    axis.turned.assign(axis.weights.rbegin(), axis.weights.rend());
+  }
+  return plan;
+}
+
+}  // namespace
+
+void run(const BackwardProblem& problem, ParallelFor parallel_for) {
+  if (problem.forward.preds.numel() == 0) return;
+  const BackwardPlan plan = make_plan(problem, data_range(problem.forward, parallel_for));
+  const TensorView& images = problem.forward.preds;
+  const std::int64_t units = images.size[0] * images.size[1] * plan.units_per_plane();
+  std::int64_t pixels = 1;
+  for (const BackwardAxisPlan& axis : plan.axes) pixels *= std::min(axis.piece, axis.size);
+  constexpr std::int64_t kPixelsWorthAThread = 1 << 12;
+  parallel_ranges(parallel_for, 0, units, std::max<std::int64_t>(kPixelsWorthAThread / pixels, 1),
+                  [&](std::int64_t begin, std::int64_t end) { kernels().units(plan, begin, end); });
+}
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,49 @@
+// The vector kernel of the gradient, built once for each instruction set through
+// core/for_each_isa.h. Plain separable loops in double: there along width, height and depth, the
+// derivative of each window, and back along depth, height and width.
+namespace ssim_backward_cpu {
+namespace {
+
+using namespace ::syncfree::ssim;
+
+// Used by those below.
+#include "ssim/ssim_cpu_vectors.h"
+
+#include "ssim/ssim_cpu_rows.h"
+
+#include "ssim/ssim_cpu_extremes.h"
+
+#include "ssim/ssim_backward_cpu_correlate.h"
+
+inline Lanes<double>::Vector inverse_of(const Lanes<double>::Vector& x) {
+  return 1.0 / x;
+}
+
+#include "ssim/ssim_backward_terms.h"
+
+#include "ssim/ssim_backward_cpu_store.h"
+
+#include "ssim/ssim_backward_cpu_unit.h"
+
+void backward_units(const BackwardPlan& plan, std::int64_t begin, std::int64_t end) {
+  Backward backward(plan);
+  for (std::int64_t i = begin; i < end; ++i) {
+    Unit unit;
+    std::int64_t rest = i;
+    for (AxisName axis : {kWidth, kHeight, kDepth}) {
+      unit.piece[axis] = rest % plan.axes[axis].pieces();
+      rest /= plan.axes[axis].pieces();
+    }
+    unit.plane = rest;
+    backward.run(unit);
+  }
+}
+
+}  // namespace
+
+const BackwardKernels& kernels() {
+  static constexpr BackwardKernels table = {backward_units, extremes_of_rows};
+  return table;
+}
+
+}  // namespace ssim_backward_cpu

@@ -1,0 +1,106 @@
+// The gradient of SSIM on CUDA: which path a problem takes, its memory, and the launch.
+#include <algorithm>
+#include <cstddef>
+
+#include "ssim/ssim_backward_job.cuh"
+
+namespace syncfree::ssim {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+template <class Strided>
+Strided make_image(const TensorView& view) {
+  Strided image{view.data, view.dtype, {}};
+  std::copy_n(view.stride, 5, image.stride);
+  return image;
+}
+
+GradientImage make_gradient(const Gradient& gradient) {
+  GradientImage image{gradient.data, gradient.layout.dtype, {}, make_image<Image>(gradient.pooled)};
+  std::copy_n(gradient.layout.stride, 5, image.stride);
+  return image;
+}
+
+// Where the range comes from the data: what finds it, and what it finds.
+template <class Acc>
+struct RangeScratch {
+  Constants<Acc>* constants;
+  void* search;
+
+  static bool wanted(const BackwardProblem& problem) {
+    return problem.forward.range.source == DataRange::Source::kData;
+  }
+  static std::size_t size(const BackwardProblem& problem) {
+    if (!wanted(problem)) return 0;
+    return kAlignment + (range_scratch_size() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  explicit RangeScratch(void* scratch)
+      : constants(static_cast<Constants<Acc>*>(scratch)),
+        search(static_cast<std::byte*>(scratch) + kAlignment) {}
+};
+
+template <class Acc>
+BackwardJob<Acc> make_job(const BackwardProblem& problem) {
+  const Problem& images = problem.forward;
+  BackwardJob<Acc> job;
+  job.preds = make_image<Image>(images.preds);
+  job.target = make_image<Image>(images.target);
+  job.channels = images.preds.size[1];
+  job.planes = images.preds.size[0] * job.channels;
+  for (int axis = 0; axis < 3; ++axis) job.axes[axis] = backward_axis(images, axis);
+  job.clamp = make_clamp<Acc>(images.range);
+  job.constants_in_memory = nullptr;
+  job.grad_value = upstream(problem.grad_value);
+  job.grad_contrast = upstream(problem.grad_contrast);
+  job.grad_squared_error = upstream(problem.grad_squared_error);
+  job.grad_absolute_error = upstream(problem.grad_absolute_error);
+  job.grad_map = make_image<Image>(problem.grad_map);
+  job.shares = window_shares(images);
+  job.grad_preds = make_gradient(problem.preds);
+  job.grad_target = make_gradient(problem.target);
+  return job;
+}
+
+template <class Acc>
+cudaError_t set_constants(const BackwardProblem& problem, const Workspace& workspace,
+                          BackwardJob<Acc>& job, cudaStream_t stream) {
+  const Problem& images = problem.forward;
+  if (images.range.source != DataRange::Source::kData) {
+    const bool interval = images.range.source == DataRange::Source::kInterval;
+    const double range = interval ? images.range.high - images.range.low : images.range.value;
+    job.constants = make_constants<Acc>(range, images.k1, images.k2);
+    return cudaSuccess;
+  }
+  const RangeScratch<Acc> scratch(workspace.scratch);
+  job.constants_in_memory = scratch.constants;
+  return launch_range(images, 1.0, scratch.search, static_cast<std::uint32_t*>(workspace.zeroed),
+                      scratch.constants, stream);
+}
+
+}  // namespace
+
+WorkspaceSize workspace_size(const BackwardProblem& problem) {
+  using Range = RangeScratch<double>;
+  WorkspaceSize size{Range::wanted(problem) ? sizeof(std::uint32_t) : 0, Range::size(problem)};
+  if (!backward_strips_apply(problem)) size.scratch += backward_general_scratch(problem);
+  return size;
+}
+
+cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
+                   cudaStream_t stream) {
+  if (backward_strips_apply(problem)) {
+    auto job = make_job<float>(problem);
+    const cudaError_t error = set_constants(problem, workspace, job, stream);
+    if (error != cudaSuccess) return error;
+    return launch_backward_strips(job, problem.forward.axes[2], stream);
+  }
+  auto job = make_job<double>(problem);
+  const cudaError_t error = set_constants(problem, workspace, job, stream);
+  if (error != cudaSuccess) return error;
+  void* scratch = static_cast<std::byte*>(workspace.scratch) + RangeScratch<double>::size(problem);
+  return launch_backward_general(problem, job, scratch, stream);
+}
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,112 @@
+// What the CUDA kernels of the gradient are told, and the launchers that ssim_backward_cuda.cu
+// chooses from.
+#pragma once
+
+#include "core/store_as.h"
+#include "ssim/ssim_backward_math.h"
+#include "ssim/ssim_general_sums.cuh"
+#include "ssim/ssim_job.cuh"
+
+namespace syncfree::ssim {
+
+// One instruction, correct to about one unit in the last place.
+__device__ inline float inverse_of(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+__device__ inline double inverse_of(double x) {
+  return 1.0 / x;
+}
+
+#include "ssim/ssim_backward_terms.h"
+
+// Strides in elements, in the order (B, C, D, H, W); null data where it is not wanted.
+struct GradientImage {
+  void* data;
+  DType dtype;
+  std::int64_t stride[5];
+  Image pooled;  // data may be null
+
+  // The way of float32 through double would be slow on most GPUs.
+  template <class Acc>
+  __device__ void store(std::int64_t index, Acc x) const {
+    if (sizeof(Acc) == 4 && dtype == DType::kFloat32)
+      static_cast<float*>(data)[index] = static_cast<float>(x);
+    else
+      store_as(data, dtype, index, static_cast<double>(x));
+  }
+};
+
+template <class Acc>
+struct BackwardJob {
+  Image preds;
+  Image target;
+  std::int64_t planes;
+  std::int64_t channels;
+  BackwardAxis axes[3];
+  Clamp<Acc> clamp;
+  Constants<Acc> constants;
+  const Constants<Acc>* constants_in_memory;  // not null when the data range is found on the device
+
+  Upstream grad_value;
+  Upstream grad_contrast;
+  Upstream grad_squared_error;
+  Upstream grad_absolute_error;
+  Image grad_map;  // data may be null
+  WindowShares shares;
+
+  GradientImage grad_preds;
+  GradientImage grad_target;
+
+  __device__ Constants<Acc> current_constants() const {
+    return constants_in_memory != nullptr ? *constants_in_memory : constants;
+  }
+};
+
+// Of one image: what reaches each of its windows and pixels.
+template <class Acc>
+struct ImageWeights {
+  Acc value;
+  Acc contrast;
+  Acc squared;
+  Acc absolute;
+
+  __device__ ImageWeights(const BackwardJob<Acc>& job, std::int64_t image)
+      : value(static_cast<Acc>(job.grad_value.of(image) * job.shares.value)),
+        contrast(static_cast<Acc>(job.grad_contrast.of(image) * job.shares.contrast)),
+        squared(static_cast<Acc>(2.0 * job.grad_squared_error.of(image))),
+        absolute(static_cast<Acc>(job.grad_absolute_error.of(image))) {}
+
+  // By the difference of a pixel in both images.
+  __device__ Acc by_difference(Acc difference) const {
+    const Acc sign = difference > 0 ? Acc(1) : (difference < 0 ? Acc(-1) : Acc(0));
+    return squared * difference + absolute * sign;
+  }
+};
+
+template <class Strided>
+__device__ std::int64_t plane_offset(const Strided& image, std::int64_t channels,
+                                     std::int64_t plane) {
+  const std::int64_t batch = plane / channels;
+  return batch * image.stride[0] + (plane - batch * channels) * image.stride[1];
+}
+
+// As torch.clamp: nothing flows where it changed a value, NaN included.
+template <class Acc>
+__device__ bool clamp_passes(const Clamp<Acc>& clamp, Acc x) {
+  return !clamp.enabled || (x >= clamp.low && x <= clamp.high);
+}
+
+// Fast path: 11 x 11 Gaussian of sigma 1.5 over 2-D images, computed in float.
+bool backward_strips_apply(const BackwardProblem& problem);
+cudaError_t launch_backward_strips(const BackwardJob<float>& job, const Axis& axis,
+                                   cudaStream_t stream);
+
+// Any window, 2-D and 3-D, any types, computed in double.
+std::size_t backward_general_scratch(const BackwardProblem& problem);
+cudaError_t launch_backward_general(const BackwardProblem& problem, const BackwardJob<double>& job,
+                                    void* scratch, cudaStream_t stream);
+
+}  // namespace syncfree::ssim

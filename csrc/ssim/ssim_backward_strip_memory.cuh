@@ -1,0 +1,183 @@
+// What the stages of a strip read, hand on through shared memory, and add up from it.
+#pragma once
+
+#include "ssim/ssim_backward_job.cuh"
+
+namespace syncfree::ssim {
+
+inline constexpr int kReach = 5;
+inline constexpr int kGaussianTaps = 2 * kReach + 1;
+
+inline constexpr int kStepRows = 8;
+inline constexpr int kStripOutputs = 52;                          // columns of gradients
+inline constexpr int kStripWindows = 64;                          // of windows, some to spare
+inline constexpr int kStripCovered = kStripOutputs + 4 * kReach;  // of pixels
+inline constexpr int kOutputsPerThread = 4;                       // side by side, or in a column
+inline constexpr int kThreadsAcross = kStripWindows / kOutputsPerThread;
+inline constexpr int kBackwardThreads = kThreadsAcross * kStepRows;
+inline constexpr int kBackwardBlocksPerMultiprocessor = 4;
+inline constexpr int kSpread = kGaussianTaps + kOutputsPerThread - 1;  // inputs of these outputs
+inline constexpr int kPivotInput = kSpread / 2;  // one that all of these outputs weigh
+
+// The middle pixel of window column c lies at c + kPixelShift, so that both it and the first pixel
+// of a window can be read as vectors. Spare windows read up to the end of a row, written or not.
+inline constexpr int kPixelShift = 8;
+inline constexpr int kPixelPitch = 80;
+
+// Rows that are alive at a time.
+inline constexpr int kPixelRing = 3 * kStepRows;
+inline constexpr int kRing = kStepRows + 2 * kReach;
+
+enum Plane { kLevelS, kSlopeS, kLevelD, kSlopeD, kPlanes };
+
+struct GaussianTaps {
+  float tap[kGaussianTaps];
+};
+
+// Of the plane under work in each image: 64-bit divisions are too slow to be done for each pixel.
+struct PlaneOffsets {
+  std::int64_t preds;
+  std::int64_t target;
+  std::int64_t map;
+  std::int64_t grad_preds;
+  std::int64_t grad_target;
+  std::int64_t pooled_preds;
+  std::int64_t pooled_target;
+};
+
+__device__ inline PlaneOffsets plane_offsets(const BackwardJob<float>& job, std::int64_t plane) {
+  return {plane_offset(job.preds, job.channels, plane),
+          plane_offset(job.target, job.channels, plane),
+          plane_offset(job.grad_map, job.channels, plane),
+          plane_offset(job.grad_preds, job.channels, plane),
+          plane_offset(job.grad_target, job.channels, plane),
+          plane_offset(job.grad_preds.pooled, job.channels, plane),
+          plane_offset(job.grad_target.pooled, job.channels, plane)};
+}
+
+struct StripMemory {
+  alignas(16) float s[kPixelRing][kPixelPitch];
+  alignas(16) float d[kPixelRing][kPixelPitch];
+  alignas(16) float moments[kRing][kPlanes][kStripWindows];  // mean and variance of s, of d
+  // Levels are taken at the pixel in the middle of the window: they hold small differences of
+  // neighbouring pixels, which any common pivot would drown.
+  alignas(16) float terms[kStepRows][kPlanes][kStripWindows];
+  alignas(16) float sums[kRing][kPlanes][kStripOutputs];
+  PlaneOffsets offsets;
+};
+static_assert(sizeof(StripMemory) <= 64 << 10, "what a block may have on every GPU");
+
+// Where rows lie, counted from the first that a piece needs. What is added makes them positive, and
+// those even at which a thread begins: a pair of rows then never crosses the end of a ring.
+__device__ inline int ring_row(int row) {
+  return (row + 2 * kRing) % kRing;
+}
+__device__ inline int pixel_row(int row) {
+  return (row + kPixelRing + 1) % kPixelRing;
+}
+__device__ inline int next_pair(int row, int ring) {
+  return row + 2 == ring ? 0 : row + 2;
+}
+
+// Position i of an axis that is mirrored at both ends again and again, for i near the image.
+__device__ inline int mirror_twice(int i, int size) {
+  return min(max(mirror(mirror(i, size), size), 0), size - 1);
+}
+
+__device__ inline void load_vector(const float* from, float* to) {
+  const float4 four = *reinterpret_cast<const float4*>(from);
+  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+}
+
+__device__ inline void store_vector(float* to, const float (&x)[kOutputsPerThread]) {
+  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+}
+
+// kSpread values from an aligned address, and up to three more.
+__device__ inline void load_spread(const float* from, float (&to)[kSpread + 2]) {
+#pragma unroll
+  for (int i = 0; i < kSpread + 2; i += 4) load_vector(from + i, to + i);
+}
+
+// Pixels of both images in one type, which their gradients then have too, or in any.
+template <class T>
+struct PixelsOf {
+  __device__ static float load(const Image& image, std::int64_t index) {
+    return to<float>(static_cast<const T*>(image.data)[index]);
+  }
+  __device__ static void store(const GradientImage& gradient, std::int64_t index, float x) {
+    if constexpr (std::is_same_v<T, float>)
+      static_cast<float*>(gradient.data)[index] = x;
+    else if constexpr (std::is_same_v<T, Half>)
+      static_cast<__half*>(gradient.data)[index] = __float2half_rn(x);
+    else
+      static_cast<__nv_bfloat16*>(gradient.data)[index] = __float2bfloat16_rn(x);
+  }
+};
+
+struct PixelsOfAnyType {
+  __device__ static float load(const Image& image, std::int64_t index) {
+    return load_pixel<float>(image, index);
+  }
+  __device__ static void store(const GradientImage& gradient, std::int64_t index, float x) {
+    gradient.store(index, x);
+  }
+};
+
+// Adds their shares of the gradient of the image at half the size, float32 in this path, to rows of
+// a piece. Pieces and steps begin at even rows, and a last odd one has no share.
+__device__ inline void add_pooled(const Image& pooled, std::int64_t offset, Span piece, int y,
+                                  int x, float (&values)[kOutputsPerThread]) {
+  const float* column = static_cast<const float*>(pooled.data) + offset + x / 2 * pooled.stride[4];
+#pragma unroll
+  for (int r = 0; r < kOutputsPerThread; r += 2) {
+    if (y + r < piece.begin || y + r + 1 >= piece.end) continue;
+    const float share = 0.25f * __ldg(column + (y + r) / 2 * pooled.stride[3]);
+    values[r] += share;
+    values[r + 1] += share;
+  }
+}
+
+// Of whole windows, four below each other, from the moments of their rows.
+struct ColumnMoments {
+  float mean[kOutputsPerThread] = {};
+  float square[kOutputsPerThread] = {};
+  float pivot;
+
+  __device__ void add(int k, const GaussianTaps& taps, float row_mean, float row_variance) {
+    const float offset = row_mean - pivot, squared = fmaf(offset, offset, row_variance);
+#pragma unroll
+    for (int r = 0; r < kOutputsPerThread; ++r) {
+      if (k < r || k - r >= kGaussianTaps) continue;
+      mean[r] = fmaf(taps.tap[k - r], offset, mean[r]);
+      square[r] = fmaf(taps.tap[k - r], squared, square[r]);
+    }
+  }
+
+  __device__ float mean_of(int r) const { return pivot + mean[r]; }
+  __device__ float variance_of(int r) const { return fmaf(-mean[r], mean[r], square[r]); }
+};
+
+// Gradients of four pixels below each other, from the sums of rows.
+struct ColumnSums {
+  float level[kOutputsPerThread] = {};
+  float slope[kOutputsPerThread] = {};
+  float pixel[kOutputsPerThread];
+  float pivot;
+
+  __device__ void add(int k, const GaussianTaps& taps, float row_level, float row_slope,
+                      float row_pixel) {
+    const float at_pivot = fmaf(row_slope, pivot - row_pixel, row_level);
+    if (k >= kReach && k - kReach < kOutputsPerThread) pixel[k - kReach] = row_pixel;
+#pragma unroll
+    for (int r = 0; r < kOutputsPerThread; ++r) {
+      if (k < r || k - r >= kGaussianTaps) continue;
+      level[r] = fmaf(taps.tap[k - r], at_pivot, level[r]);
+      slope[r] = fmaf(taps.tap[k - r], row_slope, slope[r]);
+    }
+  }
+
+  __device__ float gradient(int r) const { return fmaf(slope[r], pixel[r] - pivot, level[r]); }
+};
+
+}  // namespace syncfree::ssim

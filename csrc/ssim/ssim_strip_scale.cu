@@ -1,0 +1,11 @@
+// Fast path: the scales of a pyramid but the last.
+#include "ssim/ssim_strip.cuh"
+
+namespace syncfree::ssim {
+
+cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
+  return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale>(job, stream)
+                           : launch_strips_as<StripTask::kScale>(job, stream);
+}
+
+}  // namespace syncfree::ssim

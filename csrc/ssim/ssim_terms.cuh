@@ -1,0 +1,71 @@
+// From the moments of a window to SSIM, on the GPU.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace syncfree::ssim {
+
+// NaN passes.
+__device__ inline double at_least(double x, double floor) {
+  return x < floor ? floor : x;
+}
+
+__device__ inline float at_least(float x, float floor) {
+#if __CUDA_ARCH__ >= 800
+  float result;  // one instruction, where the comparison takes two
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(floor));
+  return result;
+#else
+  return x < floor ? floor : x;
+#endif
+}
+
+__device__ inline float at_most(float x, float ceiling) {
+#if __CUDA_ARCH__ >= 800
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(ceiling));
+  return result;
+#else
+  return x > ceiling ? ceiling : x;
+#endif
+}
+
+// With means ms, md and variances Vs, Vd of s and d in the window,
+//   SSIM = (ms^2 - md^2 + 2 C1) / (ms^2 + md^2 + 2 C1) * (Vs - Vd + 2 C2) / (Vs + Vd + 2 C2):
+// four moments instead of five. With t = ms^2 + 2 C1 and u = Vs + 2 C2 that is one minus the
+// deficit
+//   2 (t Vd + u md^2) / ((t + md^2) (u + Vd)),
+// which is exactly 0 for equal images, lies in [0, 2] once the variances are clamped at 0, and
+// keeps its digits where SSIM is close to 1. The functions below leave the factor 2 out.
+template <class T>
+struct Terms {
+  T t;
+  T u;
+  T md_squared;
+  T vd;
+};
+
+template <class T>
+__device__ Terms<T> make_terms(T mean_s, T variance_s, T mean_d, T variance_d, T twice_c1,
+                               T twice_c2) {
+  return {fma(mean_s, mean_s, twice_c1), at_least(variance_s, T{}) + twice_c2, mean_d * mean_d,
+          at_least(variance_d, T{})};
+}
+
+template <class T>
+__device__ T deficit_numerator(const Terms<T>& k) {
+  return fma(k.t, k.vd, k.u * k.md_squared);
+}
+
+template <class T>
+__device__ T deficit_denominator(const Terms<T>& k) {
+  return (k.t + k.md_squared) * (k.u + k.vd);
+}
+
+// The contrast term (Vs - Vd + 2 C2) / (Vs + Vd + 2 C2) is one minus 2 vd over this.
+template <class T>
+__device__ T contrast_denominator(const Terms<T>& k) {
+  return k.u + k.vd;
+}
+
+}  // namespace syncfree::ssim
