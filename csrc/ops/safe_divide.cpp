@@ -3,15 +3,21 @@
 
 #include <algorithm>
 
+#include "ops/any_rank.h"
 #include "ops/backend.h"
 
 namespace syncfree::ops {
 namespace {
 
 // The view with `sizes`, repeating what has size one or is missing in front.
-TensorView broadcast(const TensorView& view, const std::vector<std::int64_t>& sizes) {
-  TensorView out = view;
+template <class View>
+View broadcast(const View& view, const std::vector<std::int64_t>& sizes) {
+  View out = view;
   out.rank = static_cast<int>(sizes.size());
+  if constexpr (requires { out.size.resize(sizes.size()); }) {
+    out.size.resize(sizes.size());
+    out.stride.resize(sizes.size());
+  }
   for (int d = 0; d < out.rank; ++d) {
     const int from = d - (out.rank - view.rank);
     out.size[d] = sizes[static_cast<std::size_t>(d)];
@@ -34,26 +40,34 @@ std::vector<std::int64_t> common_sizes(const Tensor& num, const Tensor& denom) {
   return sizes;
 }
 
+Operands operands_of(const Tensor& num, const Tensor& denom,
+                     const std::vector<std::int64_t>& sizes) {
+  if (sizes.size() <= kMaxRank)
+    return {broadcast(view_of(num), sizes), broadcast(view_of(denom), sizes), 0, {}};
+  return merged(num, broadcast(wide_view_of(num), sizes), denom,
+                broadcast(wide_view_of(denom), sizes), 0);
+}
+
 // Integers count as float32; two floating types meet as in torch, where a scalar tensor yields.
-DType result_dtype(const TensorView& num_view, const TensorView& denom_view) {
+DType result_dtype(DType num, bool num_is_scalar, DType denom, bool denom_is_scalar) {
   const auto as_float = [](DType t) { return is_floating(t) ? t : DType::kFloat32; };
-  const DType num = as_float(num_view.dtype), denom = as_float(denom_view.dtype);
-  if (num_view.rank == 0 && denom_view.rank > 0) return denom;
-  if (denom_view.rank == 0 && num_view.rank > 0) return num;
-  if (num == denom) return num;
-  return num == DType::kFloat64 || denom == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType a = as_float(num), b = as_float(denom);
+  if (num_is_scalar != denom_is_scalar) return num_is_scalar ? b : a;
+  if (a == b) return a;
+  return a == DType::kFloat64 || b == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
 Tensor safe_divide(const Tensor& num, const Tensor& denom, double zero_division) {
   check_same_device(num, denom, "num", "denom");
   const std::vector<std::int64_t> sizes = common_sizes(num, denom);
+  const Operands operands = operands_of(num, denom, sizes);
   syncfree::safe_divide::Problem problem;
-  const TensorView num_view = view_of(num), denom_view = view_of(denom);
-  problem.num = broadcast(num_view, sizes);
-  problem.denom = broadcast(denom_view, sizes);
+  problem.num = operands.first;
+  problem.denom = operands.second;
   problem.zero_division = zero_division;
-  problem.result_dtype = result_dtype(num_view, denom_view);
-  Tensor quotient = empty_like_device(sizes, problem.result_dtype, num);
+  problem.result_dtype =
+      result_dtype(problem.num.dtype, num.dim() == 0, problem.denom.dtype, denom.dim() == 0);
+  Tensor quotient = empty_of_any_rank(sizes, problem.result_dtype, num);
   problem.quotient = quotient.mutable_data_ptr();
   execute(problem, num);
   return quotient;

@@ -1,0 +1,69 @@
+// The gradient of multi-scale SSIM on CUDA: a small block that finds what arrives for each mean,
+// and the launches of one SSIM gradient a scale, from the coarsest to the finest.
+#include <algorithm>
+#include <cstddef>
+
+#include "ms_ssim/ms_ssim_backward_math.h"
+
+namespace syncfree::ms_ssim {
+namespace {
+
+constexpr int kThreads = 256;
+
+// The powers first, since each is a factor of several slopes.
+__global__ void __launch_bounds__(kThreads)
+    mean_gradient_kernel(const __grid_constant__ Exponents exponents, std::int64_t images,
+                         const double* means, const __grid_constant__ ssim::Upstream arriving,
+                         double share, double* factors, double* gradients) {
+  const std::int64_t count = exponents.scales * images;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads)
+    factors[i] = factor(exponents, static_cast<int>(i / images), means[i]);
+  __syncthreads();
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) {
+    const std::int64_t scale = i / images, image = i - scale * images;
+    gradients[i] = share * arriving.of(image) *
+                   value_slope(exponents, static_cast<int>(scale), image, images, means, factors);
+  }
+}
+
+// In scratch memory the gradients of the means and the factors stand before what the SSIM launches
+// want in turns.
+std::size_t mean_bytes(const BackwardProblem& problem) {
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t bytes =
+      2 * static_cast<std::size_t>(mean_count(problem.forward)) * sizeof(double);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+// SSIM launches leave their tickets zero, so that the next one can have them.
+WorkspaceSize workspace_size(const BackwardProblem& problem) {
+  WorkspaceSize most;
+  for (int scale = 0; scale < problem.forward.exponents.scales; ++scale) {
+    // A size depends on which gradients are wanted, not on where they come from.
+    double gradients;
+    const WorkspaceSize size = ssim::workspace_size(scale_problem(problem, scale, &gradients));
+    most.zeroed = std::max(most.zeroed, size.zeroed);
+    most.scratch = std::max(most.scratch, size.scratch);
+  }
+  most.scratch += mean_bytes(problem);
+  return most;
+}
+
+cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
+                   cudaStream_t stream) {
+  const Problem& forward = problem.forward;
+  double* const gradients = static_cast<double*>(workspace.scratch);
+  const Workspace for_ssim{workspace.zeroed,
+                           static_cast<std::byte*>(workspace.scratch) + mean_bytes(problem)};
+  mean_gradient_kernel<<<1, kThreads, 0, stream>>>(
+      forward.exponents, forward.preds.size[0], forward.means, ssim::upstream(problem.grad_value),
+      image_share(forward), gradients + mean_count(forward), gradients);
+  cudaError_t error = cudaGetLastError();
+  for (int scale = forward.exponents.scales - 1; scale >= 0 && error == cudaSuccess; --scale)
+    error = ssim::launch(scale_problem(problem, scale, gradients), for_ssim, stream);
+  return error;
+}
+
+}  // namespace syncfree::ms_ssim

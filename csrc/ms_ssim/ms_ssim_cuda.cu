@@ -1,0 +1,86 @@
+// Multi-scale SSIM on CUDA: one SSIM launch a scale, and a small block that multiplies.
+#include <algorithm>
+#include <cstddef>
+
+#include "core/block_sum.cuh"
+#include "core/store_as.h"
+#include "ms_ssim/ms_ssim_math.h"
+#include "ms_ssim/ms_ssim_pyramid.h"
+
+namespace syncfree::ms_ssim {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Results {
+  void* value;
+  DType dtype;
+  Reduction reduction;
+  RunningMean running;
+  std::int64_t images;
+};
+
+// The powers first, each by a thread of its own since they take longest.
+__global__ void __launch_bounds__(kThreads)
+    multiply_kernel(const __grid_constant__ Exponents exponents, const double* means,
+                    double* factors, Results results) {
+  const std::int64_t images = results.images;
+  for (std::int64_t i = threadIdx.x; i < exponents.scales * images; i += kThreads)
+    factors[i] = factor(exponents, static_cast<int>(i / images), means[i]);
+  __syncthreads();
+  double sum = 0.0;
+  for (std::int64_t image = threadIdx.x; image < images; image += kThreads) {
+    double value = 1.0;
+    for (int scale = 0; scale < exponents.scales; ++scale) value *= factors[scale * images + image];
+    sum += value;
+    if (results.reduction == Reduction::kNone) store_as(results.value, results.dtype, image, value);
+  }
+  sum = block_sum<kThreads>(sum);
+  if (threadIdx.x != 0) return;
+  add_batch(results.running, sum, images);
+  if (results.reduction == Reduction::kNone) return;
+  if (results.reduction == Reduction::kMean) sum /= static_cast<double>(images);
+  store_as(results.value, results.dtype, 0, sum);
+}
+
+// In scratch memory the factors, and means that nobody keeps, stand before what the SSIM launches
+// want in turns.
+std::size_t mean_bytes(const Problem& problem) {
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t bytes = 2 * static_cast<std::size_t>(mean_count(problem)) * sizeof(double);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+// SSIM launches leave their tickets zero, so that the next one can have them.
+WorkspaceSize workspace_size(const Problem& problem) {
+  WorkspaceSize most;
+  for (int scale = 0; scale < problem.exponents.scales; ++scale) {
+    // A size depends on which results are wanted, not on where they go.
+    double means;
+    const WorkspaceSize size = ssim::workspace_size(scale_problem(problem, scale, &means));
+    most.zeroed = std::max(most.zeroed, size.zeroed);
+    most.scratch = std::max(most.scratch, size.scratch);
+  }
+  most.scratch += mean_bytes(problem);
+  return most;
+}
+
+cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream) {
+  double* const factors = static_cast<double*>(workspace.scratch);
+  double* const means = problem.means == nullptr ? factors + mean_count(problem) : problem.means;
+  const Workspace for_ssim{workspace.zeroed,
+                           static_cast<std::byte*>(workspace.scratch) + mean_bytes(problem)};
+  const std::int64_t images = problem.preds.size[0];
+  for (int scale = 0; scale < problem.exponents.scales && images > 0; ++scale) {
+    const cudaError_t error = ssim::launch(scale_problem(problem, scale, means), for_ssim, stream);
+    if (error != cudaSuccess) return error;
+  }
+  multiply_kernel<<<1, kThreads, 0, stream>>>(
+      problem.exponents, means, factors,
+      {problem.value, problem.result_dtype, problem.reduction, problem.running, images});
+  return cudaGetLastError();
+}
+
+}  // namespace syncfree::ms_ssim
