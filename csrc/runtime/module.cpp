@@ -1,13 +1,50 @@
 // The Python module syncfree._runtime: host objects that need no torch.
 #include <pybind11/pybind11.h>
 
+#include <thread>
+#include <vector>
+
 #include "core/isa.h"
 #include "runtime/build_info.h"
+#include "runtime/captured_stack.h"
+#include "runtime/python_stack.h"
 
 namespace py = pybind11;
 
+namespace {
+
+using syncfree::runtime::CapturedFrame;
+
+// As a callback of the driver does it: the frames are copied while this thread has no GIL.
+py::list python_stack(std::size_t most, bool in_thread_of_its_own) {
+  std::vector<CapturedFrame> frames(most);
+  std::size_t count = 0;
+  {
+    const py::gil_scoped_release no_gil;
+    const auto capture = [&] {
+      count = syncfree::runtime::capture_python_stack(frames.data(), most);
+    };
+    if (in_thread_of_its_own)
+      std::thread(capture).join();
+    else
+      capture();
+  }
+  py::list result;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CapturedFrame& frame = frames[i];
+    const auto text = [](const auto& name) {
+      return py::reinterpret_steal<py::str>(
+          PyUnicode_DecodeUTF8(name.bytes, static_cast<Py_ssize_t>(name.size), "surrogateescape"));
+    };
+    result.append(py::make_tuple(text(frame.file), frame.line, text(frame.function)));
+  }
+  return result;
+}
+
+}  // namespace
+
 PYBIND11_MODULE(_runtime, module) {
-  module.doc() = "Host side of syncfree: build information.";
+  module.doc() = "Host side of syncfree: build information, Python stacks without the GIL.";
   module.def(
       "build_info",
       [] {
@@ -22,6 +59,11 @@ PYBIND11_MODULE(_runtime, module) {
         return info;
       },
       "What this build was made with; empty strings for parts it does not have.");
+  module.def("can_walk_python_stack", &syncfree::runtime::can_walk_python_stack,
+             "Whether the frames of this Python version can be read without the GIL.");
+  module.def("python_stack", &python_stack, py::arg("most") = 64,
+             py::arg("in_thread_of_its_own") = false,
+             "(file, line, function) of the callers, innermost first, read without the GIL.");
   module.def(
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
