@@ -1,6 +1,7 @@
 """Synchronization-free metrics for training on GPUs.
 
 Importing the package is instant and works without a GPU and without torch; names load on first use.
+What syncfree has nothing of its own for is TorchMetrics' object of that name, modules included.
 """
 
 from __future__ import annotations
@@ -8,17 +9,74 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from syncfree import _torchmetrics, _torchmetrics_modules
 from syncfree._version import __version__
 
 if TYPE_CHECKING:
-    from syncfree import errors, functional
+    from syncfree import classification, collections, errors, functional, image, losses
     from syncfree._checks import check_errors
+    from syncfree._deferred import deferred
     from syncfree._info import info
+    from syncfree._patch import patch_torchmetrics
+    from syncfree.classification import (
+        Accuracy,
+        BinaryAccuracy,
+        MulticlassAccuracy,
+        MultilabelAccuracy,
+    )
+    from syncfree.collections import MetricCollection
+    from syncfree.detector import allow_sync, detect_syncs, no_sync
+    from syncfree.image import (
+        MultiScaleStructuralSimilarityIndexMeasure,
+        PeakSignalNoiseRatio,
+        StructuralSimilarityIndexMeasure,
+    )
 
-_MODULES = ("errors", "functional")
-_NAMES = {"check_errors": "syncfree._checks", "info": "syncfree._info"}
+_MODULES = ("classification", "collections", "errors", "functional", "image", "losses")
+_NAMES = {
+    "Accuracy": "syncfree.classification",
+    "BinaryAccuracy": "syncfree.classification",
+    "MetricCollection": "syncfree.collections",
+    "MultiScaleStructuralSimilarityIndexMeasure": "syncfree.image",
+    "MulticlassAccuracy": "syncfree.classification",
+    "MultilabelAccuracy": "syncfree.classification",
+    "PeakSignalNoiseRatio": "syncfree.image",
+    "StructuralSimilarityIndexMeasure": "syncfree.image",
+    "allow_sync": "syncfree.detector",
+    "check_errors": "syncfree._checks",
+    "deferred": "syncfree._deferred",
+    "detect_syncs": "syncfree.detector",
+    "info": "syncfree._info",
+    "no_sync": "syncfree.detector",
+    "patch_torchmetrics": "syncfree._patch",
+}
 
-__all__ = ["__version__", "check_errors", "errors", "functional", "info"]
+__all__ = [
+    "Accuracy",
+    "BinaryAccuracy",
+    "MetricCollection",
+    "MultiScaleStructuralSimilarityIndexMeasure",
+    "MulticlassAccuracy",
+    "MultilabelAccuracy",
+    "PeakSignalNoiseRatio",
+    "StructuralSimilarityIndexMeasure",
+    "__version__",
+    "allow_sync",
+    "check_errors",
+    "classification",
+    "collections",
+    "deferred",
+    "detect_syncs",
+    "errors",
+    "functional",
+    "image",
+    "info",
+    "losses",
+    "no_sync",
+    "patch_torchmetrics",
+]
+
+_torchmetrics_modules.install()
 
 
 def __getattr__(name: str) -> Any:
@@ -26,8 +84,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"syncfree.{name}")
     if name in _NAMES:
         return getattr(import_module(_NAMES[name]), name)
-    raise AttributeError(f"module 'syncfree' has no attribute {name!r}")
+    return _torchmetrics.resolve(__name__, name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _torchmetrics.listing(__name__, __all__)

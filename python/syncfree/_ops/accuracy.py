@@ -1,17 +1,30 @@
-"""The ops behind `binary_accuracy`, `multiclass_accuracy` and `multilabel_accuracy`."""
+"""The ops behind the accuracies, as functions of a batch and as counts over many.
+
+For each task, ``ACCURACY`` gives the value of a batch; ``UPDATE`` adds what TorchMetrics counts to
+a metric's states, in place; ``FORWARD`` does so and gives the value of the batch; ``COUNTS`` gives
+the counts of each sample. ``bad``, one int64 element, grows by the labels that were left out as
+errors. ``accuracy_from_counts`` turns counts into accuracy, NaN where ``bad`` is not zero.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from syncfree import _errors  # noqa: F401  (warns at exit of errors that nobody has read)
+from syncfree._ops.checks import check_dtypes, check_same_shape, dtype_name
 from syncfree._ops.registry import bind
 
 # csrc/accuracy/accuracy.h
 AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none": 3, None: 3}
+TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 
-
+# csrc/ops/accuracy_arguments.h; `_errors.call_bits` gives what stands above.
 _SAMPLEWISE, _VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
+_TASK_SHIFT, _SEVERAL = 5, 128
 
 
 def pack_options(
@@ -24,9 +37,119 @@ def pack_options(
     return options | _HAS_IGNORE_INDEX, ignore_index
 
 
+def validates(options: int) -> bool:
+    """Whether bad labels are errors, of which the record tells the call."""
+    return bool(options & _VALIDATE)
+
+
+def without_validation(options: int) -> int:
+    """For an op that is not to look for errors of earlier calls."""
+    return options & ~_VALIDATE
+
+
+def task_bits(task: str, top_k: int = 1) -> int:
+    """What `accuracy_from_counts` wants to know in ``options`` besides; the other ops let it be."""
+    return TASKS[task] << _TASK_SHIFT | _SEVERAL * (top_k > 1)
+
+
+# ---- What csrc/ops/accuracy_arguments.cpp checks, in its words and order.
+
+
+def _check_elements(preds: Tensor, target: Tensor, least_dims: int, options: int) -> None:
+    check_same_shape(preds, target)
+    shape = list(target.shape)
+    if target.ndim < least_dims:
+        raise ValueError(
+            f"Expected `preds` and `target` to be at least {least_dims}D, but got shape {shape}."
+        )
+    if options & _SAMPLEWISE and target.ndim <= least_dims:
+        raise ValueError(
+            f"Expected input to be at least {least_dims + 1}D when multidim_average is set to "
+            f"`samplewise`, but got shape {shape}."
+        )
+
+
+def _check_sizes(a: Sequence[int], b: Sequence[int], message: Callable[[], str]) -> None:
+    torch._check_value(len(a) == len(b), message)
+    for first, second in zip(a, b, strict=True):
+        torch._check_value(first == second, message)
+
+
+def _check_class_scores(preds: Tensor, target: Tensor, num_classes: int, options: int) -> None:
+    case = "If `preds` have one dimension more than `target`, "
+    shape, target_shape = list(preds.shape), list(target.shape)
+    if not preds.is_floating_point():
+        raise ValueError(
+            f"{case}`preds` should be a float tensor, but got integers of shape {shape}. Labels "
+            f"have the shape of `target`, {target_shape}."
+        )
+    if target.ndim < 1:
+        raise ValueError(f"{case}`target` should be at least 1D, but got a scalar.")
+    if num_classes != 0:
+        torch._check_value(
+            preds.shape[1] == num_classes,
+            lambda: (
+                f"{case}`preds.shape[1]` should be equal to number of classes, but got shape "
+                f"{shape} and num_classes={num_classes}."
+            ),
+        )
+    _check_sizes(
+        [preds.shape[0], *preds.shape[2:]],
+        target.shape,
+        lambda: (
+            f"{case}the shape of `preds` should be (N, C, ...), and the shape of `target` should "
+            f"be (N, ...), but got {shape} and {target_shape}."
+        ),
+    )
+    torch._check_value(
+        preds.shape[1] != 0,
+        lambda: f"{case}`preds` should have at least one class, but got shape {shape}.",
+    )
+    if options & _SAMPLEWISE and preds.ndim < 3:
+        raise ValueError(
+            f"{case}the shape of `preds` should be at least 3D when multidim_average is set to "
+            f"`samplewise`, but got {shape}."
+        )
+
+
+def _check_class_labels(preds: Tensor, target: Tensor, top_k: int, options: int) -> None:
+    shape, target_shape = list(preds.shape), list(target.shape)
+    if preds.ndim != target.ndim:
+        raise ValueError(
+            "Either `preds` and `target` both should have the (same) shape (N, ...), or `target` "
+            f"should be (N, ...) and `preds` should be (N, C, ...), but got {shape} and "
+            f"{target_shape}."
+        )
+    _check_sizes(
+        preds.shape,
+        target.shape,
+        lambda: (
+            f"The `preds` and `target` should have the same shape, got `preds` with shape={shape} "
+            f"and `target` with shape={target_shape}."
+        ),
+    )
+    if target.ndim < 1:
+        raise ValueError("Expected `preds` and `target` to be at least 1D, but got scalars.")
+    if options & _SAMPLEWISE and preds.ndim < 2:
+        raise ValueError(
+            "When `preds` and `target` have the same shape, the shape of `preds` should be at "
+            f"least 2D when multidim_average is set to `samplewise`, but got {shape}."
+        )
+    if top_k != 1:
+        raise ValueError(
+            "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is "
+            f"larger than 1, but got labels of shape {shape} and top_k={top_k}."
+        )
+
+
+# ---- Fakes.
+
+
 def _fake_binary(
     preds: Tensor, target: Tensor, threshold: float, options: int, ignore_index: int
 ) -> Tensor:
+    _check_elements(preds, target, 1, options)
+    check_dtypes(preds, target)
     samples = target.shape[0]
     squeezed = not options & _SAMPLEWISE or samples == 1
     return preds.new_empty(() if squeezed else (samples,), dtype=torch.float32)
@@ -35,6 +158,11 @@ def _fake_binary(
 def _fake_multiclass(
     preds: Tensor, target: Tensor, num_classes: int, top_k: int, options: int, ignore_index: int
 ) -> Tensor:
+    check_dtypes(preds, target)
+    if preds.ndim == target.ndim + 1:
+        _check_class_scores(preds, target, num_classes, options)
+    else:
+        _check_class_labels(preds, target, top_k, options)
     shape = [target.shape[0]] if options & _SAMPLEWISE else []
     if options & 3 == AVERAGES["none"]:
         shape.append(num_classes)
@@ -49,6 +177,15 @@ def _fake_multilabel(
     options: int,
     ignore_index: int,
 ) -> Tensor:
+    _check_elements(preds, target, 2, options)
+    torch._check_value(
+        target.shape[1] == num_labels,
+        lambda: (
+            "Expected both `target.shape[1]` and `preds.shape[1]` to be equal to the number of "
+            f"labels but got {target.shape[1]} and expected {num_labels}."
+        ),
+    )
+    check_dtypes(preds, target)
     samples, average = target.shape[0], options & 3
     squeezed = samples == 1 and average != AVERAGES["micro"]
     shape = [samples] if options & _SAMPLEWISE and not squeezed else []
@@ -57,11 +194,137 @@ def _fake_multilabel(
     return preds.new_empty(shape, dtype=torch.float32)
 
 
-binary_accuracy = bind("binary_accuracy", _fake_binary)
-multiclass_accuracy = bind("multiclass_accuracy", _fake_multiclass)
-multilabel_accuracy = bind("multilabel_accuracy", _fake_multilabel)
+# ---- Fakes of the ops that count.
 
-# Counts have no gradient: scores that require one give a result that does not, as in TorchMetrics.
-_library = torch.library.Library("syncfree", "IMPL")
-for _name in ("binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"):
-    _library.impl(_name, torch.library.fallthrough_kernel, "Autograd")
+_Fake = Callable[..., Tensor]
+_Counts = tuple[Tensor, Tensor, Tensor, Tensor]
+_NAMES = ("tp", "fp", "tn", "fn", "bad")
+
+
+def _classes(task: str, arguments: Sequence[Any]) -> int:
+    """How many sets of counts there are for a batch, or for each sample."""
+    if task == "binary":
+        return 1
+    options = arguments[-2]
+    if task == "multiclass":
+        classes, top_k = arguments[:2]
+        micro = options & 3 == AVERAGES["micro"]
+        if classes == 0 and not (micro and top_k == 1):
+            raise ValueError(
+                "Argument `num_classes` can only be `None` for `average='micro'` and `top_k=1`."
+            )
+        return 1 if micro and top_k == 1 and not options & _SAMPLEWISE else max(classes, 1)
+    return int(arguments[0])
+
+
+def _check_state(preds: Tensor, name: str, state: Tensor, size: int) -> None:
+    if state.device != preds.device:
+        raise RuntimeError(
+            f"Expected `preds` and `{name}` on the same device, but one is on another. Move them "
+            "together with `.to(device)`."
+        )
+    if state.ndim > 1 or state.numel() != size or state.dtype != torch.int64:
+        raise ValueError(
+            f"Expected state `{name}` to be an int64 tensor of shape [{size}], but got "
+            f"{dtype_name(state.dtype)} of shape {list(state.shape)}. Reset the metric, or make "
+            "its states with torch.zeros."
+        )
+
+
+def _fake_forward(task: str, fake: _Fake) -> _Fake:
+    def forward(preds: Tensor, target: Tensor, *rest: Any) -> Tensor:
+        states, arguments = rest[:5], rest[5:]
+        value = fake(preds, target, *arguments)
+        if arguments[-2] & _SAMPLEWISE:
+            raise ValueError(
+                "Expected `multidim_average` to be `global` where counts are added to states."
+            )
+        classes = _classes(task, arguments)
+        for name, state in zip(_NAMES, states, strict=True):
+            _check_state(preds, name, state, 1 if name == "bad" else classes)
+        return value
+
+    return forward
+
+
+def _fake_update(task: str, fake: _Fake) -> Callable[..., None]:
+    forward = _fake_forward(task, fake)
+
+    def update(*args: Any) -> None:
+        forward(*args)
+
+    return update
+
+
+def _fake_counts(task: str, fake: _Fake) -> Callable[..., _Counts]:
+    def counts(preds: Tensor, target: Tensor, bad: Tensor, *arguments: Any) -> _Counts:
+        fake(preds, target, *arguments)
+        if not arguments[-2] & _SAMPLEWISE:
+            raise ValueError(
+                "Expected `multidim_average` to be `samplewise` for the counts of samples."
+            )
+        _check_state(preds, "bad", bad, 1)
+        shape = [target.shape[0]]
+        if task != "binary":
+            shape.append(_classes(task, arguments))
+        tp, fp, tn, fn = (preds.new_empty(shape, dtype=torch.int64) for _ in range(4))
+        return tp, fp, tn, fn
+
+    return counts
+
+
+def _check_like_tp(tp: Tensor, counts: Tensor, name: str) -> None:
+    if counts.dtype != torch.int64:
+        raise ValueError(
+            f"Expected `{name}` to be an int64 tensor, but got {dtype_name(counts.dtype)}."
+        )
+    _check_sizes(
+        tp.shape,
+        counts.shape,
+        lambda: (
+            f"Expected `tp` and `{name}` to have the same shape, but got {list(tp.shape)} and "
+            f"{list(counts.shape)}."
+        ),
+    )
+
+
+def _fake_from_counts(
+    tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor, bad: Tensor | None, options: int
+) -> Tensor:
+    samplewise = bool(options & _SAMPLEWISE)
+    binary = options >> _TASK_SHIFT & 3 == TASKS["binary"]
+    most_dims = 2 if samplewise and not binary else 1
+    if tp.ndim > most_dims or (samplewise and tp.ndim < most_dims):
+        raise ValueError(
+            f"Expected counts of {most_dims} dimensions, but got shape {list(tp.shape)}."
+        )
+    for name, counts in zip(_NAMES, (tp, fp, tn, fn), strict=False):
+        _check_like_tp(tp, counts, name)
+    shape = [tp.shape[0]] if samplewise else []
+    if not binary and options & 3 == AVERAGES["none"] and tp.ndim > 0:
+        shape.append(tp.shape[-1])
+    return tp.new_empty(shape, dtype=torch.float32)
+
+
+_Op = Callable[..., Any]
+
+
+def _bind(suffix: str, wrap: Callable[[str, _Fake], _Op]) -> dict[str, _Op]:
+    # Counts have no gradient, as in TorchMetrics.
+    return {
+        task: bind(f"{task}_accuracy{suffix}", wrap(task, fake), ignores_gradient=True)
+        for task, fake in _FAKES.items()
+    }
+
+
+_FAKES: dict[str, _Fake] = {
+    "binary": _fake_binary,
+    "multiclass": _fake_multiclass,
+    "multilabel": _fake_multilabel,
+}
+
+ACCURACY = _bind("", lambda task, fake: fake)
+UPDATE = _bind("_update", _fake_update)
+FORWARD = _bind("_forward", _fake_forward)
+COUNTS = _bind("_counts", _fake_counts)
+accuracy_from_counts = bind("accuracy_from_counts", _fake_from_counts, ignores_gradient=True)

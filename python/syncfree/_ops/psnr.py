@@ -1,4 +1,4 @@
-"""The op behind `peak_signal_noise_ratio`."""
+"""The ops behind `peak_signal_noise_ratio` and its class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,30 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from syncfree._ops.checks import check_dtypes, check_same_shape, floating
 from syncfree._ops.registry import REDUCTIONS, bind
+
+
+def _reduced_dims(rank: int, dim: Sequence[int] | None) -> set[int]:
+    """Errors are those of torch.sum."""
+    reduced: set[int] = set()
+    for d in dim or range(rank):
+        if rank == 0:
+            raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
+        if not -rank <= d < rank:
+            raise IndexError(
+                "Dimension out of range (expected to be in range of "
+                f"[{-rank}, {rank - 1}], but got {d})"
+            )
+        if d % rank in reduced:
+            raise RuntimeError(f"dim {d % rank} appears multiple times in the list of dims")
+        reduced.add(d % rank)
+    return reduced
+
+
+def _kept_sizes(tensor: Tensor, dim: Sequence[int] | None) -> list[int]:
+    reduced = _reduced_dims(tensor.ndim, dim)
+    return [size for d, size in enumerate(tensor.shape) if d not in reduced]
 
 
 def _fake(
@@ -19,9 +42,10 @@ def _fake(
     reduction: int,
     dim: Sequence[int] | None,
 ) -> Tensor:
-    a, b = (t.dtype if t.dtype.is_floating_point else torch.float32 for t in (preds, target))
-    reduced = {d % preds.ndim for d in dim or range(preds.ndim)}
-    kept = [size for d, size in enumerate(preds.shape) if d not in reduced]
+    check_same_shape(preds, target)
+    check_dtypes(preds, target)
+    kept = _kept_sizes(preds, dim)
+    a, b = floating(preds), floating(target)
     dtype = a if a == b and kept else torch.float32
     if torch.float64 in (a, b):
         dtype = torch.float64
@@ -29,3 +53,43 @@ def _fake(
 
 
 psnr = bind("psnr", _fake)
+
+
+def _fake_update(
+    preds: Tensor,
+    target: Tensor,
+    squared_error: Tensor,
+    total: Tensor,
+    data_range: Tensor,
+    interval: Sequence[float] | None,
+    base: float,
+) -> Tensor:
+    check_same_shape(preds, target)
+    check_dtypes(preds, target)
+    return squared_error.new_empty(())
+
+
+psnr_update = bind("psnr_update", _fake_update, ignores_gradient=True)
+
+
+def _fake_with_squared_error(
+    preds: Tensor,
+    target: Tensor,
+    data_range: Tensor,
+    interval: Sequence[float] | None,
+    base: float,
+    reduction: int,
+    dim: Sequence[int] | None,
+) -> tuple[Tensor, Tensor]:
+    check_same_shape(preds, target)
+    check_dtypes(preds, target)
+    kept = _kept_sizes(preds, dim)
+    wide = torch.float64 in (preds.dtype, target.dtype)
+    dtype = torch.float64 if wide else torch.float32
+    value = preds.new_empty(kept if reduction == REDUCTIONS["none"] else (), dtype=dtype)
+    return value, preds.new_empty(kept, dtype=dtype)
+
+
+psnr_with_squared_error = bind(
+    "psnr_with_squared_error", _fake_with_squared_error, ignores_gradient=True
+)

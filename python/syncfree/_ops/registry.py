@@ -30,11 +30,14 @@ def reduction_code(reduction: str | None) -> int:
         ) from None
 
 
-def bind(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+def bind(
+    name: str, fake: Callable[..., Any], *, ignores_gradient: bool = False
+) -> Callable[..., Any]:
     """The overload of op ``name``: a microsecond less a call than a look-up in ``torch.ops``.
 
     ``fake`` gives the results' shapes, dtypes and devices for torch.compile and the meta device.
-    Devices that have no kernel raise a typed error instead of torch's list of dispatch keys.
+    Devices that have no kernel raise a typed error instead of torch's list of dispatch keys. With
+    ``ignores_gradient`` inputs that require a gradient give a result that has none.
     """
 
     def refuse(*args: object) -> Tensor:
@@ -55,5 +58,7 @@ def bind(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     torch.library.register_fake(f"syncfree::{name}", checked)
     for key in ("MPS", "XPU", "HPU", "XLA", "PrivateUse1"):
         _library.impl(name, refuse, key)
+    if ignores_gradient:
+        _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     overload: Callable[..., Any] = getattr(torch.ops.syncfree, name).default
     return overload

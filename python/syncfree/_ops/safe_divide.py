@@ -5,12 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from syncfree._ops.checks import check_dtypes, floating
 from syncfree._ops.registry import bind
 
 
 def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
-    a, b = (t.dtype if t.dtype.is_floating_point else torch.float32 for t in (num, denom))
-    shape = torch.broadcast_shapes(num.shape, denom.shape)
+    try:
+        shape = torch.broadcast_shapes(num.shape, denom.shape)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "Expected `num` and `denom` of shapes that broadcast, but got "
+            f"{list(num.shape)} and {list(denom.shape)}."
+        ) from error
+    check_dtypes(num, denom)
+    a, b = floating(num), floating(denom)
     dtype = torch.promote_types(a, b)
     if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor yields
         dtype = b if num.ndim == 0 else a

@@ -1,5 +1,8 @@
-"""Metrics as functions, under TorchMetrics' names."""
+"""Metrics as functions, under TorchMetrics' names; every other name is TorchMetrics' own."""
 
+from typing import Any
+
+from syncfree._torchmetrics import listing, resolve
 from syncfree.functional.classification import (
     accuracy,
     binary_accuracy,
@@ -9,6 +12,7 @@ from syncfree.functional.classification import (
 from syncfree.functional.image import (
     ImageQuality,
     image_quality,
+    multiscale_structural_similarity_index_measure,
     peak_signal_noise_ratio,
     structural_similarity_index_measure,
 )
@@ -21,7 +25,16 @@ __all__ = [
     "image_quality",
     "multiclass_accuracy",
     "multilabel_accuracy",
+    "multiscale_structural_similarity_index_measure",
     "peak_signal_noise_ratio",
     "safe_divide",
     "structural_similarity_index_measure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__, __all__)

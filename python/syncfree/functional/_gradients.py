@@ -1,4 +1,4 @@
-"""Calls ops whose gradient does not exist yet, so that nobody takes a zero for one."""
+"""Calls ops so that a gradient is recorded where one is wanted, and only there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
+
+from syncfree.functional._arguments import require_tensors
+
+
+def with_gradient(
+    op: Callable[..., Any],
+    differentiable: type[torch.autograd.Function],
+    preds: Tensor,
+    target: Tensor,
+    *args: Any,
+) -> Any:
+    """``op(preds, target, *args)``, through its ``differentiable`` form if an input wants that."""
+    require_tensors(preds, target)
+    if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
+        return differentiable.apply(preds, target, *args)
+    return op(preds, target, *args)
 
 
 class _WithoutGradient(torch.autograd.Function):
@@ -24,16 +40,11 @@ class _WithoutGradient(torch.autograd.Function):
         )
 
 
-def without_gradient(op: Callable[..., Any], preds: Tensor, *args: Any) -> Any:
-    """``op(preds, *args)``; where a gradient would be recorded, backward raises."""
-    try:
-        wanted = preds.requires_grad or args[0].requires_grad
-    except AttributeError:
-        raise TypeError(
-            f"Expected two tensors, but got {type(preds).__name__} and {type(args[0]).__name__}. "
-            "Make tensors of them with `torch.as_tensor(...)`."
-        ) from None
+def without_gradient(op: Callable[..., Any], preds: Tensor, target: Tensor, *args: Any) -> Any:
+    """``op(preds, target, *args)``; where a gradient would be recorded, backward raises."""
+    require_tensors(preds, target)
+    wanted = preds.requires_grad or target.requires_grad
     # Dynamo would run the backward that only raises while it traces.
     if wanted and torch.is_grad_enabled() and not is_dynamo_compiling():
-        return _WithoutGradient.apply(op, preds, *args)  # type: ignore[no-untyped-call]
-    return op(preds, *args)
+        return _WithoutGradient.apply(op, preds, target, *args)  # type: ignore[no-untyped-call]
+    return op(preds, target, *args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from syncfree._ops.safe_divide import safe_divide as _op
+from syncfree.functional._arguments import number, require_tensors
 from syncfree.functional._gradients import without_gradient
 
 
@@ -14,7 +15,7 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
     One kernel, on the tensors' device and the current stream; the host never looks at a value.
 
     Args:
-        num: Numerator of any shape; floating, integer or bool.
+        num: Numerator of any shape and layout; floating, integer or bool.
         denom: Denominator that broadcasts with ``num``, on the same device.
         zero_division: The result where ``denom`` is 0, also where ``num`` is NaN there; may be NaN
             or infinite.
@@ -25,7 +26,9 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
         numerator or denominator gives NaN.
 
     Raises:
-        RuntimeError: If the shapes do not broadcast or the devices differ.
+        RuntimeError: If the shapes do not broadcast, the devices differ, or a dtype is neither
+            floating, integer nor bool.
+        TypeError: If ``num`` or ``denom`` is no tensor, or ``zero_division`` no number.
 
     Example:
         >>> import torch
@@ -33,5 +36,6 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
         >>> safe_divide(torch.tensor([1, 2, 3]), torch.tensor([0, 1, 2]))
         tensor([0.0000, 2.0000, 1.5000])
     """
-    result: Tensor = without_gradient(_op, num, denom, float(zero_division))
+    require_tensors(num, denom, ("num", "denom"))
+    result: Tensor = without_gradient(_op, num, denom, number("zero_division", zero_division))
     return result

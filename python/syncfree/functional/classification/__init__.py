@@ -1,5 +1,8 @@
-"""Classification metrics as functions, under TorchMetrics' names."""
+"""Classification metrics as functions, under TorchMetrics' names; every other name is its own."""
 
+from typing import Any
+
+from syncfree._torchmetrics import listing, resolve
 from syncfree.functional.classification.accuracy import (
     accuracy,
     binary_accuracy,
@@ -8,3 +11,11 @@ from syncfree.functional.classification.accuracy import (
 )
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__, __all__)

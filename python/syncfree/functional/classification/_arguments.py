@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# csrc/ops/accuracy.cpp
+MOST_CLASSES = 2**31 - 1
+
 AVERAGES = ("micro", "macro", "weighted", "none", None)
 MULTIDIM_AVERAGES = ("global", "samplewise")
 TASKS = ("binary", "multiclass", "multilabel")
@@ -9,7 +12,8 @@ TASKS = ("binary", "multiclass", "multilabel")
 
 def check_average(average: object) -> None:
     """Raises ValueError unless it is one of `AVERAGES`."""
-    if average not in AVERAGES:
+    # Arrays compare element by element.
+    if not (average is None or isinstance(average, str)) or average not in AVERAGES:
         raise ValueError(
             f"Expected argument `average` to be one of {AVERAGES}, but got {average!r}."
         )
@@ -17,7 +21,7 @@ def check_average(average: object) -> None:
 
 def check_multidim_average(multidim_average: object) -> None:
     """Raises ValueError unless it is one of `MULTIDIM_AVERAGES`."""
-    if multidim_average not in MULTIDIM_AVERAGES:
+    if not isinstance(multidim_average, str) or multidim_average not in MULTIDIM_AVERAGES:
         raise ValueError(
             f"Expected argument `multidim_average` to be one of {MULTIDIM_AVERAGES}, "
             f"but got {multidim_average!r}."
@@ -31,7 +35,7 @@ def check_ignore_index(ignore_index: object) -> None:
     ):
         raise ValueError(
             "Expected argument `ignore_index` to either be `None` or an integer, "
-            f"but got {ignore_index!r}."
+            f"but got {ignore_index!r}.{_advice('ignore_index', ignore_index)}"
         )
 
 
@@ -52,8 +56,32 @@ def check_count(name: str, count: object, least: int) -> None:
     if not isinstance(count, int) or count < least:
         raise ValueError(
             f"Expected argument `{name}` to be an integer larger than {least - 1}, "
-            f"but got {count!r}."
+            f"but got {count!r}.{_advice(name, count)}"
         )
+    if count > MOST_CLASSES:
+        raise ValueError(
+            f"Expected argument `{name}` to be at most {MOST_CLASSES}, but got {count}."
+        )
+
+
+def check_top_k(top_k: object, num_classes: int | None) -> None:
+    """Raises ValueError unless it is an integer of 1 to ``num_classes``."""
+    if not isinstance(top_k, int) or top_k < 1:
+        raise ValueError(
+            "Expected argument `top_k` to be an integer larger than or equal to 1, "
+            f"but got {top_k!r}.{_advice('top_k', top_k)}"
+        )
+    if top_k > (1 if num_classes is None else num_classes):
+        raise ValueError(
+            "Expected argument `top_k` to be smaller or equal to `num_classes` "
+            f"but got {top_k} and {num_classes}."
+        )
+
+
+def _advice(name: str, value: object) -> str:
+    """For integers of numpy or torch."""
+    whole = not isinstance(value, int) and hasattr(value, "__index__")
+    return f" Convert it with `int({name})`." if whole else ""
 
 
 def parse_task(task: object) -> str:
@@ -65,3 +93,11 @@ def parse_task(task: object) -> str:
             f"but got {task!r}."
         )
     return str(name)
+
+
+def require_int(name: str, value: object, task: str) -> None:
+    """Raises ValueError unless it is an integer, which the task cannot do without."""
+    if not isinstance(value, int):
+        raise ValueError(
+            f"Optional arg `{name}` must be type `int` when task is {task}. Got {type(value)}"
+        )

@@ -2,108 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Literal
 
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 
+from syncfree import _errors
 from syncfree._ops import accuracy as ops
-from syncfree.functional.classification._arguments import (
-    check_average,
-    check_count,
-    check_ignore_index,
-    check_multidim_average,
-    check_threshold,
-    parse_task,
+from syncfree.functional._arguments import require_tensors
+from syncfree.functional.classification._accuracy_arguments import (
+    binary_arguments,
+    multiclass_arguments,
+    multilabel_arguments,
 )
-
-_Average = Literal["micro", "macro", "weighted", "none"] | None
-_MultidimAverage = Literal["global", "samplewise"]
-
-
-def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Keeps the answers: checking arguments that never change takes as long as a small kernel."""
-    cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
-
-    def checked(*arguments: Any) -> tuple[Any, ...]:
-        if is_dynamo_compiling():  # dynamo warns about caches and needs none
-            return check(*arguments)
-        try:
-            return cached(*arguments)
-        except TypeError:  # an argument without a hash, which the check refuses by name
-            return check(*arguments)
-
-    return checked
-
-
-@_remember
-def _binary_arguments(
-    threshold: float,
-    multidim_average: _MultidimAverage,
-    ignore_index: int | None,
-    validate_args: bool,
-) -> tuple[Any, ...]:
-    check_threshold(threshold, validate_args, " in the [0,1] range")
-    check_multidim_average(multidim_average)
-    check_ignore_index(ignore_index)
-    samplewise = multidim_average == "samplewise"
-    options = ops.pack_options("micro", samplewise, ignore_index, bool(validate_args))
-    return float(threshold), *options
-
-
-@_remember
-def _multiclass_arguments(
-    num_classes: int | None,
-    average: _Average,
-    top_k: int,
-    multidim_average: _MultidimAverage,
-    ignore_index: int | None,
-    validate_args: bool,
-) -> tuple[Any, ...]:
-    if num_classes is None and average != "micro":
-        raise ValueError(
-            "Argument `num_classes` can only be `None` for `average='micro'`, "
-            f"but got `average={average!r}`."
-        )
-    if num_classes is not None:
-        check_count("num_classes", num_classes, 2 if validate_args else 1)
-    if not isinstance(top_k, int) or top_k < 1:
-        raise ValueError(
-            "Expected argument `top_k` to be an integer larger than or equal to 1, "
-            f"but got {top_k!r}."
-        )
-    if top_k > (1 if num_classes is None else num_classes):
-        raise ValueError(
-            "Expected argument `top_k` to be smaller or equal to `num_classes` "
-            f"but got {top_k} and {num_classes}."
-        )
-    check_average(average)
-    check_multidim_average(multidim_average)
-    check_ignore_index(ignore_index)
-    samplewise = multidim_average == "samplewise"
-    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
-    return num_classes or 0, top_k, *options
-
-
-@_remember
-def _multilabel_arguments(
-    num_labels: int,
-    threshold: float,
-    average: _Average,
-    multidim_average: _MultidimAverage,
-    ignore_index: int | None,
-    validate_args: bool,
-) -> tuple[Any, ...]:
-    check_count("num_labels", num_labels, 2 if validate_args else 1)
-    check_threshold(threshold, validate_args)
-    check_average(average)
-    check_multidim_average(multidim_average)
-    check_ignore_index(ignore_index)
-    samplewise = multidim_average == "samplewise"
-    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
-    return num_labels, float(threshold), *options
+from syncfree.functional.classification._arguments import parse_task, require_int
 
 
 def binary_accuracy(
@@ -139,6 +50,7 @@ def binary_accuracy(
         is 1, as in TorchMetrics). No counted elements give 0.
 
     Raises:
+        TypeError: If ``preds`` or ``target`` is no tensor.
         ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
@@ -152,9 +64,9 @@ def binary_accuracy(
         >>> binary_accuracy(torch.tensor([-3.0, 0.1, -0.2, -0.4]), target)  # logits
         tensor(0.7500)
     """
-    arguments = _binary_arguments(threshold, multidim_average, ignore_index, validate_args)
-    result: Tensor = ops.binary_accuracy(preds, target, *arguments)
-    return result
+    arguments = binary_arguments(threshold, multidim_average, ignore_index, validate_args)
+    require_tensors(preds, target)
+    return _run("binary", preds, target, arguments)
 
 
 def multiclass_accuracy(
@@ -206,6 +118,7 @@ def multiclass_accuracy(
         ``(N,)`` or ``(N, C)``. No counted positions give 0.
 
     Raises:
+        TypeError: If ``preds`` or ``target`` is no tensor.
         ValueError: If an argument is out of range or the shapes do not fit.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
@@ -225,11 +138,11 @@ def multiclass_accuracy(
         >>> multiclass_accuracy(scores, target, num_classes=3, average="micro", top_k=2)
         tensor(1.)
     """
-    arguments = _multiclass_arguments(
+    arguments = multiclass_arguments(
         num_classes, average, top_k, multidim_average, ignore_index, validate_args
     )
-    result: Tensor = ops.multiclass_accuracy(preds, target, *arguments)
-    return result
+    require_tensors(preds, target)
+    return _run("multiclass", preds, target, arguments)
 
 
 def multilabel_accuracy(
@@ -270,6 +183,7 @@ def multilabel_accuracy(
         for micro, where TorchMetrics fails. No counted elements give 0.
 
     Raises:
+        TypeError: If ``preds`` or ``target`` is no tensor.
         ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
             samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
@@ -285,11 +199,11 @@ def multilabel_accuracy(
         >>> multilabel_accuracy(preds, target, num_labels=3, average=None)
         tensor([1.0000, 1.0000, 0.5000])
     """
-    arguments = _multilabel_arguments(
+    arguments = multilabel_arguments(
         num_labels, threshold, average, multidim_average, ignore_index, validate_args
     )
-    result: Tensor = ops.multilabel_accuracy(preds, target, *arguments)
-    return result
+    require_tensors(preds, target)
+    return _run("multilabel", preds, target, arguments)
 
 
 def accuracy(
@@ -326,6 +240,7 @@ def accuracy(
         A float32 tensor as from the function of the task.
 
     Raises:
+        TypeError: If ``preds`` or ``target`` is no tensor.
         ValueError: If ``task`` is not one of the three, the task's ``num_classes``, ``num_labels``
             or ``top_k`` is no integer, or as in the function of the task.
         RuntimeError: As in the function of the task.
@@ -343,8 +258,8 @@ def accuracy(
             preds, target, threshold, multidim_average, ignore_index, validate_args
         )
     if name == "multiclass":
-        _require_int("num_classes", num_classes, name)
-        _require_int("top_k", top_k, name)
+        require_int("num_classes", num_classes, name)
+        require_int("top_k", top_k, name)
         return multiclass_accuracy(
             preds,
             target,
@@ -355,7 +270,7 @@ def accuracy(
             ignore_index,
             validate_args,
         )
-    _require_int("num_labels", num_labels, name)
+    require_int("num_labels", num_labels, name)
     return multilabel_accuracy(
         preds,
         target,
@@ -368,8 +283,9 @@ def accuracy(
     )
 
 
-def _require_int(name: str, value: object, task: str) -> None:
-    if not isinstance(value, int):
-        raise ValueError(
-            f"Optional arg `{name}` must be type `int` when task is {task}. Got {type(value)}"
-        )
+def _run(task: str, preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) -> Tensor:
+    *own, options, ignore_index = arguments
+    if ops.validates(options):
+        options |= _errors.call_bits(0, 2)
+    value: Tensor = _errors.call(ops.ACCURACY[task], preds, target, *own, options, ignore_index)
+    return value

@@ -1,5 +1,9 @@
-"""Image metrics as functions, under TorchMetrics' names."""
+"""Image metrics as functions, under TorchMetrics' names; every other name is TorchMetrics' own."""
 
+from typing import Any
+
+from syncfree._torchmetrics import listing, resolve
+from syncfree.functional.image.ms_ssim import multiscale_structural_similarity_index_measure
 from syncfree.functional.image.psnr import peak_signal_noise_ratio
 from syncfree.functional.image.quality import ImageQuality, image_quality
 from syncfree.functional.image.ssim import structural_similarity_index_measure
@@ -7,6 +11,15 @@ from syncfree.functional.image.ssim import structural_similarity_index_measure
 __all__ = [
     "ImageQuality",
     "image_quality",
+    "multiscale_structural_similarity_index_measure",
     "peak_signal_noise_ratio",
     "structural_similarity_index_measure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return listing(__name__, __all__)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from syncfree.functional._arguments import number
+
+_EXPECTED = "a number or a tuple of two numbers (low, high)"
 
 
 def parse_data_range(data_range: object) -> tuple[float, tuple[float, float] | None]:
@@ -10,23 +12,18 @@ def parse_data_range(data_range: object) -> tuple[float, tuple[float, float] | N
     if type(data_range) is float and data_range > 0:  # the usual call, kept quick
         return data_range, None
     if isinstance(data_range, tuple):
-        if len(data_range) != 2 or not all(isinstance(x, Real) for x in data_range):
+        if len(data_range) != 2:
             raise TypeError(
-                "Expected argument `data_range` to be a number or a tuple of two numbers "
-                f"(low, high), but got {data_range!r}."
+                f"Expected argument `data_range` to be {_EXPECTED}, but got {data_range!r}."
             )
-        low, high = (float(x) for x in data_range)
+        low, high = (number("data_range", x, _EXPECTED) for x in data_range)
         if not low < high:
             raise ValueError(
                 "Expected argument `data_range` to be a tuple (low, high) with low < high, "
                 f"but got {data_range!r}."
             )
         return high - low, (low, high)
-    if not isinstance(data_range, Real):
-        raise TypeError(
-            "Expected argument `data_range` to be a number or a tuple of two numbers (low, high), "
-            f"but got {data_range!r}."
-        )
-    if not float(data_range) > 0:
+    value = number("data_range", data_range, _EXPECTED)
+    if not value > 0:
         raise ValueError(f"Expected argument `data_range` to be positive, but got {data_range!r}.")
-    return float(data_range), None
+    return value, None

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
 from syncfree._ops.psnr import psnr
+from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
-from syncfree.functional._gradients import without_gradient
+from syncfree.functional._arguments import integer, number
+from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._preset import psnr_preset
 from syncfree.functional.image._range import parse_data_range
 
 
 def peak_signal_noise_ratio(
     preds: Tensor,
     target: Tensor,
-    data_range: float | tuple[float, float],
+    data_range: float | tuple[float, float] | None,
     base: float = 10.0,
     reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
-    dim: int | Sequence[int] | None = None,
+    dim: int | tuple[int, ...] | list[int] | None = None,
+    *,
+    preset: Literal["torchmetrics", "skimage"] = "torchmetrics",
 ) -> Tensor:
     r"""Peak signal-to-noise ratio of two tensors of one shape, in decibels for ``base=10``.
 
@@ -28,19 +33,27 @@ def peak_signal_noise_ratio(
 
     One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction.
     The host never waits. Sums are float32 over short runs and float64 above them (all float64 for
-    float64 input), in an order that depends on the shape alone.
+    float64 input), in an order that depends on the shape alone. Only tensors that keep more than
+    eight dimensions after neighbours that lie evenly in memory were joined are copied first.
+
+    Both tensors get a gradient if they want one; only they are kept for it. Clamped values get
+    none, nor do identical tensors, where PSNR is infinite.
 
     Args:
         preds: Estimated signal of any shape; float16, bfloat16, float32, float64, bool or integer.
         target: True signal, same shape and device; its dtype may differ.
         data_range: :math:`R`, a positive number, or a tuple ``(low, high)``: then both tensors are
-            clamped to it and :math:`R` is ``high - low``.
+            clamped to it and :math:`R` is ``high - low``. A tensor counts as a number where the
+            host can read it: one element, on the CPU.
         base: Base of the logarithm; positive, not 1.
         reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or
             ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value and nothing
             to reduce.
-        dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default)
-            and an empty sequence mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
+        dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default),
+            ``()`` and ``[]`` mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
+        preset: ``"skimage"`` takes a batch (B, C, H, W) or (B, C, D, H, W) as scikit-image takes
+            its images, one by one: the PSNR of each, in the mean or as ``reduction`` says. Then
+            ``dim`` is to be left out, and for uint8 ``data_range`` may be ``None``, which is 255.
 
     Returns:
         A tensor on the inputs' device: float64 if an input is float64; otherwise float32 where all
@@ -48,9 +61,13 @@ def peak_signal_noise_ratio(
         Identical inputs give ``inf``, NaN in an input gives NaN, no elements give NaN.
 
     Raises:
-        RuntimeError: If the shapes or devices differ, or a dimension is named twice.
-        ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range.
-        TypeError: If ``data_range`` is neither a number nor a tuple of two.
+        RuntimeError: If the shapes or devices differ, a dtype is none of those above, or a
+            dimension is named twice.
+        ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range, ``preset`` is none
+            of those named, or it comes with a shape, ``dim`` or missing range that it has no
+            meaning for.
+        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` neither a number nor a
+            tuple of two, ``base`` no number, or ``dim`` no integer, tuple or list of integers.
         IndexError: If ``dim`` names a dimension that the tensors lack.
 
     Example:
@@ -61,10 +78,29 @@ def peak_signal_noise_ratio(
         >>> peak_signal_noise_ratio(preds, target, data_range=3.0)
         tensor(2.5527)
     """
-    number, interval = parse_data_range(data_range)
-    if not base > 0 or base == 1:
-        raise ValueError(f"Expected argument `base` to be positive and not 1, but got {base}.")
-    dims = (dim,) if isinstance(dim, int) else dim
-    code = reduction_code(reduction)
-    value: Tensor = without_gradient(psnr, preds, target, number, interval, float(base), code, dims)
+    if preset != "torchmetrics":
+        data_range, dim = psnr_preset(preset, preds, target, data_range, dim)
+    value_range, interval = parse_data_range(data_range)
+    options = value_range, interval, parse_base(base), reduction_code(reduction), dimensions(dim)
+    value: Tensor = with_gradient(psnr, DifferentiablePsnr, preds, target, *options)
     return value
+
+
+def parse_base(base: object) -> float:
+    """The base of a logarithm as a number."""
+    value = number("base", base)
+    if not value > 0 or value == 1:
+        raise ValueError(f"Expected argument `base` to be positive and not 1, but got {base}.")
+    return value
+
+
+def dimensions(dim: Any) -> Sequence[int] | None:
+    """``dim`` as the ops take it."""
+    if dim is None:
+        return None
+    dims = dim if isinstance(dim, (tuple, list)) else (dim,)
+    for d in dims:
+        if type(d) is not int:
+            expected = "an integer or a tuple or list of integers"
+            return [integer("dim", d, expected) for d in dims]
+    return dims

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from syncfree._ops.registry import REDUCTIONS
 from syncfree._ops.ssim import image_quality as _op
-from syncfree.functional._gradients import without_gradient
+from syncfree._ops.ssim_backward import DifferentiableImageQuality
+from syncfree.functional._arguments import number
+from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import window_arguments
 
@@ -37,7 +39,8 @@ def image_quality(
     """PSNR, SSIM and mean absolute error of two batches of images, which are read once.
 
     The SSIM kernel sums the squared and absolute differences of the pixels it loads anyway; a
-    second launch of one small block finishes them. The host never waits.
+    second launch of one small block finishes them. The host never waits. The gradients of all three
+    results come from one pass too.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
@@ -62,7 +65,7 @@ def image_quality(
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`.
         ValueError: Likewise, and if ``reduction`` is neither of the two.
-        TypeError: If ``data_range`` is neither a number nor a tuple of two.
+        TypeError: Likewise, and if ``data_range`` is ``None``.
 
     Example:
         >>> import torch
@@ -77,17 +80,18 @@ def image_quality(
             "Expected argument `reduction` to be one of ('elementwise_mean', 'none', None), "
             f"but got {reduction!r}."
         )
-    number, interval = parse_data_range(data_range)
+    value_range, interval = parse_data_range(data_range)
     return ImageQuality(
-        *without_gradient(
+        *with_gradient(
             _op,
+            DifferentiableImageQuality,
             preds,
             target,
-            *window_arguments(gaussian_kernel, sigma, kernel_size),
-            number,
+            *window_arguments(preds, target, gaussian_kernel, sigma, kernel_size),
+            value_range,
             interval,
-            float(k1),
-            float(k2),
+            number("k1", k1),
+            number("k2", k2),
             REDUCTIONS[reduction],
         )
     )

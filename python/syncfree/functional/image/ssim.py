@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
 from syncfree._ops import ssim as _ops
+from syncfree._ops import ssim_backward as _backward
 from syncfree._ops.registry import reduction_code
-from syncfree.functional._gradients import without_gradient
+from syncfree.functional._arguments import integer, number, require_tensors
+from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._preset import Preset, Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 
+Entry = TypeVar("Entry", int, float)
 Reduction = Literal["elementwise_mean", "sum", "none"] | None
 
 
@@ -27,6 +31,8 @@ def structural_similarity_index_measure(
     k2: float = 0.03,
     return_full_image: bool = False,
     return_contrast_sensitivity: bool = False,
+    *,
+    preset: Preset = "torchmetrics",
 ) -> Tensor | tuple[Tensor, Tensor]:
     r"""Structural similarity of two batches of images or volumes, 1 for identical ones.
 
@@ -43,6 +49,9 @@ def structural_similarity_index_measure(
     float32 (float64 for float64 ``preds``). An image's value has the same bits in any batch and any
     memory layout.
 
+    Both images get a gradient if they want one, as do the map and the contrast; only the images are
+    kept for it. Clamped values get none, and a range that comes from the data counts as a constant.
+
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8.
@@ -56,12 +65,19 @@ def structural_similarity_index_measure(
             (``None``) for one value an image.
         data_range: :math:`R`, a positive number; or a tuple ``(low, high)``, to which both inputs
             are clamped and :math:`R` is ``high - low``; or ``None``: the larger of the two tensors'
-            ``max - min`` over the whole batch, found on the device.
+            ``max - min`` over the whole batch, found on the device. A tensor counts as a number
+            where the host can read it: one element, on the CPU.
         k1: Constant of the luminance term.
         k2: Constant of the contrast term.
         return_full_image: Also return the map.
         return_contrast_sensitivity: Also return each image's mean contrast term
             :math:`(2 \sigma_{xy} + c_2) / (\sigma_x^2 + \sigma_y^2 + c_2)` without the border.
+        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. Under the others
+            windows stay inside the image, so that map and value have no border, and ``data_range``
+            may be left out for uint8 alone, where it is 255. ``"wang"`` (``ssim_index.m`` of the
+            paper) and ``"pytorch-msssim"`` have the default window; ``"skimage"`` has a uniform one
+            of 7 pixels and sample variances. Each sets the window, whose arguments are then to be
+            left out.
 
     Returns:
         The value, or ``(value, map)`` with a map like the inputs, or ``(value, contrast)`` with
@@ -72,8 +88,10 @@ def structural_similarity_index_measure(
             not larger than the window's half.
         ValueError: If the shape is neither 4-D nor 5-D, a window size is not odd and positive, a
             ``sigma`` is not positive, their number does not fit, ``data_range`` or ``reduction`` is
-            out of range, or both extra results are asked for.
-        TypeError: If ``data_range`` is no number, tuple or ``None``.
+            out of range, both extra results are asked for, ``preset`` is none of those named, or
+            it comes with a window or without a range that it needs.
+        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` no number, tuple or
+            ``None``, or another argument no number where one is expected.
 
     Reference:
         Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
@@ -96,24 +114,64 @@ def structural_similarity_index_measure(
             "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
             "exclusive."
         )
-    op = _ops.ssim
+    forms: tuple[Any, Any] = _ops.ssim, _backward.DifferentiableSsim
     if return_full_image:
-        op = _ops.ssim_with_map
+        forms = _ops.ssim_with_map, _backward.DifferentiableSsimWithMap
     elif return_contrast_sensitivity:
-        op = _ops.ssim_with_contrast
-    number, interval = (None, None) if data_range is None else parse_data_range(data_range)
-    arguments = window_arguments(gaussian_kernel, sigma, kernel_size)
+        forms = _ops.ssim_with_contrast, _backward.DifferentiableSsimWithContrast
+    valid = preset != "torchmetrics"
+    if valid:
+        window = Window(gaussian_kernel, sigma, kernel_size)
+        window, data_range, k2 = ssim_preset(preset, preds, target, window, data_range, k2)
+        gaussian_kernel, sigma, kernel_size = window
+    value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
+    entries = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
+    constants = number("k1", k1), number("k2", k2)
     code = reduction_code(reduction)
-    result: Tensor | tuple[Tensor, Tensor] = without_gradient(
-        op, preds, target, *arguments, number, interval, float(k1), float(k2), code
+    result: Tensor | tuple[Tensor, Tensor] = with_gradient(
+        *forms, preds, target, *entries, value_range, interval, *constants, code, valid
     )
     return result
 
 
 def window_arguments(
-    gaussian_kernel: bool, sigma: float | Sequence[float], kernel_size: int | Sequence[int]
-) -> tuple[bool, Any, Any]:
-    """The window as the ops take it: sequences, of which one entry counts for every axis."""
-    sigmas = sigma if isinstance(sigma, Sequence) else (sigma,)
-    sizes = kernel_size if isinstance(kernel_size, Sequence) else (kernel_size,)
-    return gaussian_kernel, sigmas, sizes
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool,
+    sigma: float | Sequence[float],
+    kernel_size: int | Sequence[int],
+) -> tuple[bool, Sequence[float], Sequence[int]]:
+    """The window as the ops take it: a number for all axes becomes a sequence of one."""
+    if type(sigma) is float and type(kernel_size) is int:  # the usual call, kept quick
+        return bool(gaussian_kernel), (sigma,), (kernel_size,)
+    images = preds, target
+    sizes = _entries(
+        images, "kernel_size", kernel_size, integer, "an integer or a sequence of them"
+    )
+    sigmas = _entries(images, "sigma", sigma, number, "a number or a sequence of numbers")
+    return bool(gaussian_kernel), sigmas, sizes
+
+
+def _entries(
+    images: tuple[Tensor, Tensor],
+    name: str,
+    given: Any,
+    convert: Callable[[str, Any, str], Entry],
+    expected: str,
+) -> Sequence[Entry]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return (convert(name, given, expected),)
+    if len(given) == 1:  # which the ops would take for a number
+        require_tensors(*images)
+        _ops.check_images(*images)
+        _ops.check_count(name, given, images[0])
+    return [convert(name, entry, expected) for entry in given]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "multiscale_structural_similarity_index_measure":
+        # TorchMetrics has it in its module of this name; ours is built on this one.
+        from syncfree.functional.image import ms_ssim
+
+        return getattr(ms_ssim, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

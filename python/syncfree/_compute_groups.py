@@ -1,0 +1,202 @@
+"""Which metrics of a collection may share one update, known without a look at their values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.classification import (
+    BinaryConfusionMatrix,
+    BinaryPrecisionRecallCurve,
+    BinaryStatScores,
+    MulticlassConfusionMatrix,
+    MulticlassPrecisionRecallCurve,
+    MulticlassStatScores,
+    MultilabelConfusionMatrix,
+    MultilabelPrecisionRecallCurve,
+    MultilabelStatScores,
+)
+
+from syncfree._metric import SyncFreeMetric
+
+# What each `update` reads of its metric, apart from the states, which all begin at zero or empty,
+# and from `validate_args`, which does not change what it counts.
+# Metrics with any other `update` are left alone: that costs time, a wrong guess costs the answer.
+UPDATES: dict[Any, tuple[str, ...]] = {
+    BinaryStatScores.update: ("threshold", "multidim_average", "ignore_index"),
+    MulticlassStatScores.update: (
+        "num_classes",
+        "top_k",
+        "average",
+        "multidim_average",
+        "ignore_index",
+    ),
+    MultilabelStatScores.update: ("num_labels", "threshold", "multidim_average", "ignore_index"),
+    BinaryConfusionMatrix.update: ("threshold", "ignore_index"),
+    MulticlassConfusionMatrix.update: ("num_classes", "ignore_index"),
+    MultilabelConfusionMatrix.update: ("num_labels", "threshold", "ignore_index"),
+    BinaryPrecisionRecallCurve.update: ("thresholds", "normalization", "ignore_index"),
+    MulticlassPrecisionRecallCurve.update: ("thresholds", "num_classes", "average", "ignore_index"),
+    MultilabelPrecisionRecallCurve.update: ("thresholds", "num_labels", "ignore_index"),
+}
+
+# Methods that a subclass from elsewhere may define without a change to what `update` does.
+_AFTER_UPDATE = {"__init__", "compute", "plot"}
+
+
+def group_alike(metrics: Mapping[str, Metric]) -> list[list[str]]:
+    """The names, together where an update of the first does for all.
+
+    That is one that checks its inputs if any does, and one of ours, which are faster, if it can be.
+    """
+    groups: dict[Hashable, list[str]] = {}
+    for name, metric in metrics.items():
+        recipe = _recipe(metric)
+        groups.setdefault(name if recipe is None else recipe, []).append(name)
+    for names in groups.values():
+        names.sort(key=lambda name: _rank(metrics[name]))
+    return list(groups.values())
+
+
+def _rank(metric: Metric) -> tuple[bool, bool]:
+    return not getattr(metric, "validate_args", False), not isinstance(metric, SyncFreeMetric)
+
+
+def _recipe(metric: Metric) -> Hashable | None:
+    """Equal for metrics that are updated alike; None where that is not known."""
+    update = _torchmetrics_update(metric)
+    if update not in UPDATES or not metric._defaults:
+        return None
+    options = (_comparable(metric, name) for name in UPDATES[update])
+    states = (
+        (name, None if isinstance(default, list) else (default.shape, default.dtype))
+        for name, default in metric._defaults.items()
+    )
+    reductions = (metric._reductions[name] for name in metric._defaults)
+    return update, *options, *states, *reductions, metric.compute_on_cpu
+
+
+def _torchmetrics_update(metric: Metric) -> Any:
+    """The `update` of TorchMetrics' class that the metric is, or that ours stands for."""
+    bound = getattr(metric.update, "__wrapped__", None)
+    if getattr(bound, "__func__", None) is not type(metric).update:
+        return None  # replaced on this one object
+    for kind in type(metric).__mro__:
+        origin = kind.__module__.partition(".")[0]
+        if "update" in vars(kind) and origin == "torchmetrics":
+            return vars(kind)["update"]
+        if origin not in ("torchmetrics", "syncfree"):
+            methods = {name for name, value in vars(kind).items() if callable(value)}
+            if methods - _AFTER_UPDATE:
+                return None
+    return None
+
+
+def _comparable(metric: Metric, option: str) -> Hashable:
+    value = getattr(metric, option, None)
+    if option == "average" and isinstance(metric, MulticlassStatScores):
+        return None  # the shapes of the states tell what the update makes of it
+    if isinstance(value, Tensor):
+        # On a GPU the host would wait for its values.
+        return tuple(value.tolist()) if value.device.type == "cpu" else id(value)
+    return value if isinstance(value, Hashable) else id(value)
+
+
+def is_usual(metric: Metric, *methods: str) -> bool:
+    """Whether these methods of the metric are those of the base classes."""
+    places = ("torchmetrics.metric", "syncfree._metric", "syncfree._states")
+    return all(getattr(type(metric), method).__module__ in places for method in methods)
+
+
+def all_states(metric: Metric) -> dict[str, Any]:
+    """The states, with those of our metrics that TorchMetrics does not know of."""
+    if isinstance(metric, SyncFreeMetric):
+        return metric._states_to_reduce()
+    return metric.metric_state
+
+
+def all_reductions(metric: Metric) -> dict[str, Any]:
+    """How each of `all_states` is reduced."""
+    if isinstance(metric, SyncFreeMetric):
+        return metric._reductions_of_states()
+    return metric._reductions
+
+
+@contextmanager
+def led(leader: Metric, followers: int) -> Iterator[None]:
+    """While the leader is updated: so many members hold its states and mean to see them grow."""
+    leader.__dict__["_followers"] = followers
+    try:
+        yield
+    finally:
+        leader.__dict__["_followers"] = 0
+
+
+def share(leader: Metric, member: Metric, copy: bool = False) -> None:
+    """Lets ``member`` hold the states of ``leader``, or copies of them."""
+    held = all_states(member)
+    for name, state in all_states(leader).items():
+        if copy:
+            setattr(member, name, deepcopy(state))
+        elif held.get(name) is not state:
+            setattr(member, name, state)
+    # A microsecond apiece through nn.Module and Metric, which look at each attribute that is set.
+    member.__dict__["_update_count"] = leader._update_count
+
+
+def forget(leader: Metric, member: Metric) -> None:
+    """Resets ``member``, which is going to hold the states of ``leader`` again."""
+    if all_states(leader).keys() != all_states(member).keys():
+        member.reset()
+        return
+    states = dict.fromkeys(all_states(member))
+    member.__dict__.update(states, _update_count=0, _forward_cache=None, _computed=None)
+    member.__dict__.update(_cache=None, _is_synced=False)
+
+
+def split_by_history(metrics: Mapping[str, Metric], names: Iterable[str]) -> list[list[str]]:
+    """Keeps together what has seen the same: nothing yet, or everything in the same states."""
+    histories: dict[Hashable, list[str]] = {}
+    for name in names:
+        metric = metrics[name]
+        seen = tuple(map(id, metric.metric_state.values())) if metric._update_count else ()
+        histories.setdefault((metric.device, seen), []).append(name)
+    return list(histories.values())
+
+
+def split_by_saved(
+    metrics: Mapping[str, Metric], names: Iterable[str], saved: Mapping[str, Any], prefix: str
+) -> list[list[str]]:
+    """Keeps together what was saved with the same values; a host that loads waits anyway."""
+    groups: list[tuple[list[str], list[Any]]] = []
+    for name in names:
+        states = [saved.get(f"{prefix}{name}.{state}") for state in metrics[name]._defaults]
+        for members, theirs in groups:
+            if _equal(states, theirs):
+                members.append(name)
+                break
+        else:
+            groups.append(([name], states))
+    return [members for members, _ in groups]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and a.device == b.device and bool((a == b).all())
+    return a is b
+
+
+def unshare(leaders: Iterable[Metric]) -> None:
+    """Gives each a copy of what one before it holds too, for updates in place."""
+    held: set[int] = set()
+    for leader in leaders:
+        for name, state in all_states(leader).items():
+            if id(state) in held:
+                setattr(leader, name, list(state) if isinstance(state, list) else state.clone())
+            held.add(id(getattr(leader, name)))

@@ -1,0 +1,151 @@
+"""Reduces metric states over processes in as few collectives as there are dtypes and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torchmetrics.utilities.data import (
+    dim_zero_cat,
+    dim_zero_max,
+    dim_zero_mean,
+    dim_zero_min,
+    dim_zero_sum,
+)
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+Key = TypeVar("Key", bound=Hashable)
+State = Tensor | list[Tensor]
+
+_OPS: dict[Any, Any] = {
+    dim_zero_sum: dist.ReduceOp.SUM,
+    dim_zero_mean: dist.ReduceOp.SUM,
+    dim_zero_max: dist.ReduceOp.MAX,
+    dim_zero_min: dist.ReduceOp.MIN,
+}
+
+_MOST_DIMS = 8
+_DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+
+
+def reduce_states(
+    states: Mapping[Key, State],
+    reductions: Mapping[Key, Any],
+    device: torch.device,
+    group: Any = None,
+) -> dict[Key, State]:
+    """The states of all processes together, in new tensors.
+
+    Sums, means, maxima and minima of one dtype travel in one all-reduce, ordered on the current
+    stream; the host does not wait. List states have lengths that no other process knows, which are
+    exchanged and read first: one wait for all lists together. The pieces of a list whose reduction
+    is None come joined, in the order of the processes, which may have different numbers of them.
+    """
+    result: dict[Key, State] = {}
+    packs: dict[tuple[Any, torch.dtype], list[Key]] = {}
+    lists: list[Key] = []
+    for key, state in states.items():
+        reduction = reductions[key]
+        if isinstance(state, list):
+            if reduction is None or reduction is dim_zero_cat:
+                lists.append(key)
+            else:  # its function is to see the pieces as TorchMetrics gathers them
+                pieces = [piece for one in state for piece in gather_all_tensors(one, group)]
+                result[key] = reduction(pieces) if pieces else []
+        elif reduction in _OPS:
+            packs.setdefault((reduction, _summed_dtype(state, reduction)), []).append(key)
+        else:
+            stacked = torch.stack(_gather(state, group))
+            result[key] = stacked if reduction is None else reduction(stacked)
+    for (reduction, dtype), keys in packs.items():
+        result.update(_all_reduce({key: states[key] for key in keys}, dtype, reduction, group))
+    if lists:
+        gathered = _gather_lists([_joined(states[key]) for key in lists], device, group)
+        for key, pieces in zip(lists, gathered, strict=True):
+            reduction = reductions[key]
+            result[key] = pieces if reduction is None or not pieces else reduction(pieces)
+    return result
+
+
+def _summed_dtype(state: Tensor, reduction: Any) -> torch.dtype:
+    """As torch.sum, so that small integers do not overflow."""
+    whole = not (state.is_floating_point() or state.is_complex())
+    return torch.int64 if whole and reduction is dim_zero_sum else state.dtype
+
+
+def _all_reduce(
+    states: dict[Key, Any], dtype: torch.dtype, reduction: Any, group: Any
+) -> dict[Key, Tensor]:
+    packed = torch.cat([state.reshape(-1).to(dtype) for state in states.values()])
+    dist.all_reduce(packed, op=_OPS[reduction], group=group)
+    if reduction is dim_zero_mean:
+        packed = packed / dist.get_world_size(group)
+    pieces = packed.split([state.numel() for state in states.values()])
+    return {k: piece.view(states[k].shape) for k, piece in zip(states, pieces, strict=True)}
+
+
+def _gather(state: Tensor, group: Any) -> list[Tensor]:
+    gathered = [torch.empty_like(state) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(gathered, state.contiguous(), group=group)
+    return gathered
+
+
+def _joined(state: Any) -> Tensor | None:
+    return dim_zero_cat(state) if state else None
+
+
+def _describe(joined: Tensor | None) -> list[int]:
+    """Dtype, number of dimensions and sizes; nothing where a process has not seen any data."""
+    if joined is None:
+        return [-1, 0, *[0] * _MOST_DIMS]
+    if joined.ndim > _MOST_DIMS:
+        raise ValueError(
+            f"Expected list states of at most {_MOST_DIMS} dimensions, but got shape "
+            f"{tuple(joined.shape)}."
+        )
+    padding = [0] * (_MOST_DIMS - joined.ndim)
+    return [_DTYPES.index(joined.dtype), joined.ndim, *joined.shape, *padding]
+
+
+def _gather_lists(
+    lists: list[Tensor | None], device: torch.device, group: Any
+) -> list[list[Tensor]]:
+    """For each list the pieces of all processes that have one, in their order."""
+    own = torch.tensor([_describe(x) for x in lists]).to(device)
+    descriptions = torch.stack(_gather(own, group)).tolist()  # the one wait
+    result: list[list[Tensor]] = [[] for _ in lists]
+    for code, dtype in enumerate(_DTYPES):
+        members = [i for i in range(len(lists)) if any(d[i][0] == code for d in descriptions)]
+        if not members:
+            continue
+        shapes = [[tuple(d[i][2 : 2 + d[i][1]]) for i in members] for d in descriptions]
+        has = [[d[i][0] == code for i in members] for d in descriptions]
+        counts = [
+            [torch.Size(shape).numel() * there for shape, there in zip(*rank, strict=True)]
+            for rank in zip(shapes, has, strict=True)
+        ]
+        buffer = torch.zeros(max(map(sum, counts)), dtype=dtype, device=device)
+        mine = [x.reshape(-1) for i in members if (x := lists[i]) is not None and x.dtype == dtype]
+        if mine:
+            flat = torch.cat(mine).to(device)
+            buffer[: flat.numel()] = flat
+        for rank, received in enumerate(_gather(buffer, group)):
+            pieces = received[: sum(counts[rank])].split(counts[rank])
+            for slot, i in enumerate(members):
+                if has[rank][slot]:
+                    result[i].append(pieces[slot].view(shapes[rank][slot]))
+    return result

@@ -1,0 +1,183 @@
+"""Errors that CUDA kernels leave for the host: whose they are, where the call was, raising them.
+
+A kernel must not raise. It writes the first bad label of a call, with their count, into memory that
+the host reads like any variable (csrc/core/error_record.h), at a place that belongs to one metric:
+its slot. Ops look there on entry and raise what they find. A slot and the number of the call travel
+in the ``options`` of an op.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import re
+import sys
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from syncfree._ops import registry  # noqa: F401  (loads the libraries)
+
+# csrc/ops/accuracy_error.h
+_SLOT_SHIFT, _SLOT_BITS = 8, 12
+_CALL_SHIFT = _SLOT_SHIFT + _SLOT_BITS
+_MARK = re.compile(r" \[syncfree metric (\d+), call (\d+)\]")
+
+# ---- Slots. 0 is that of the functions, and of metrics beyond the number of slots.
+
+# A slot that comes back is handed out last: kernels of its metric may still be running.
+_free = deque(range(1, 1 << _SLOT_BITS))
+_owners: dict[int, str] = {}
+_orphans: list[str] = []  # errors of metrics that are gone, and whose slots others have now
+
+
+def new_slot(metric: object) -> int:
+    """A place for the errors of ``metric``, given back when that is collected.
+
+    A copy of a metric needs one of its own.
+    """
+    try:
+        slot = _free.popleft()
+    except IndexError:
+        return 0
+    if slot in _owners and (text := _take(slot)):
+        _orphans.append(text)
+    _owners[slot] = type(metric).__name__
+    weakref.finalize(metric, _free.append, slot).atexit = False
+    return slot
+
+
+# ---- Calls.
+
+_CALLS = 4096  # whose places are remembered, a power of two
+_next_call = itertools.count(1).__next__
+_getframe = sys._getframe
+_places: list[tuple[int, CodeType, int] | None] = [None] * _CALLS
+
+# Files of these packages are not where a metric was called.
+_PACKAGES = ("syncfree", "torch", "torchmetrics")
+_is_inside: dict[str, bool] = {}
+_MOST_FILES = 4096  # each cell of a notebook is one
+
+
+def call_bits(slot: int, depth: int = 1) -> int:
+    """The slot and a number for this call, as ``options`` of an op takes them.
+
+    Remembers where outside of the metrics' code the call came from: the search begins ``depth``
+    frames above this function. In compiled code, which has no lines, there is no number.
+    """
+    if is_dynamo_compiling():
+        return slot << _SLOT_SHIFT
+    number = _next_call()
+    frame: FrameType | None = _getframe(depth)
+    try:
+        while _is_inside[frame.f_code.co_filename]:  # type: ignore[union-attr]
+            frame = frame.f_back  # type: ignore[union-attr]
+    except (KeyError, AttributeError):
+        frame = _find_outside(_getframe(depth))
+    # The line of an instruction takes longer to find than all of this.
+    _places[number & _CALLS - 1] = number, frame.f_code, frame.f_lasti  # type: ignore[union-attr]
+    return slot << _SLOT_SHIFT | number << _CALL_SHIFT
+
+
+def _find_outside(frame: FrameType) -> FrameType:
+    """The first frame outside of the packages, or the outermost one."""
+    while _judge(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _judge(file: str) -> bool:
+    if file not in _is_inside:
+        if len(_is_inside) > _MOST_FILES:
+            _is_inside.clear()
+        folders = [
+            str(Path(module.__file__).parent) + os.sep
+            for module in map(sys.modules.get, _PACKAGES)
+            if module is not None and module.__file__ is not None
+        ]
+        _is_inside[file] = file.startswith(tuple(folders))
+    return _is_inside[file]
+
+
+def _line(code: CodeType, instruction: int) -> int:
+    for begin, end, line in code.co_lines():
+        if begin <= instruction < end and line is not None:
+            return line
+    return code.co_firstlineno
+
+
+def _origin(mark: re.Match[str]) -> str:
+    slot, number = map(int, mark.groups())
+    text = f" Metric: {_owners[slot]}." if slot in _owners else ""
+    place = _places[number & _CALLS - 1]
+    if number and place is not None and place[0] == number:
+        _, code, instruction = place
+        text += f' Call: file "{code.co_filename}", line {_line(code, instruction)}.'
+    return text
+
+
+# ---- Messages.
+
+
+def explain(error: RuntimeError) -> RuntimeError:
+    """The same error, which an op raised, with the metric and the place of the call spelled out."""
+    if error.args and isinstance(error.args[0], str):
+        error.args = (_MARK.sub(_origin, error.args[0]), *error.args[1:])
+    return error
+
+
+def call(op: Callable[..., Any], *args: Any) -> Any:
+    """The result of an op; its errors are explained."""
+    try:
+        return op(*args)
+    except RuntimeError as error:
+        raise explain(error) from None
+
+
+def _take(slot: int) -> str:
+    """What is known so far, without waiting, of one slot, or of all if it is negative."""
+    if not torch.cuda.is_initialized():
+        return ""
+    text: str = torch.ops.syncfree.take_error_record(-1, slot)
+    return _MARK.sub(_origin, text)
+
+
+def raise_pending(slot: int) -> None:
+    """Raises RuntimeError for what kernels have found in calls of this slot. Never waits.
+
+    Compiled code leaves this to its ops, which look for themselves.
+    """
+    if is_dynamo_compiling():
+        return
+    text = _take(slot)
+    if text:
+        raise RuntimeError(text)
+
+
+def raise_all() -> None:
+    """As `raise_pending` for all metrics and functions, a line for each."""
+    text = _take_all()
+    if text:
+        raise RuntimeError(text)
+
+
+def _take_all() -> str:
+    lines = [*_orphans, _take(-1)]
+    _orphans.clear()
+    return "\n".join(filter(None, lines))
+
+
+@atexit.register
+def _warn_of_unread() -> None:
+    text = _take_all()
+    if text:
+        warnings.warn(f"Never read before the end of the program: {text}", stacklevel=1)

@@ -1,0 +1,75 @@
+"""States of many metrics reduced over processes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torchmetrics import Metric
+
+from syncfree._compute_groups import all_reductions, all_states, is_usual
+from syncfree._distributed import reduce_states
+
+
+def reduce_together(metrics: Mapping[str, Metric]) -> dict[str, dict[str, Any]]:
+    """The states of all processes, for those metrics whose `compute` would fetch them.
+
+    A state that several metrics hold travels once. Metrics that sync in a way of their own
+    (``dist_sync_fn``, overridden methods) or not at all are left to do so.
+    """
+    places: dict[Any, list[str]] = {}
+    for name, metric in metrics.items():
+        if _would_sync(metric):
+            places.setdefault((metric.process_group, metric.device), []).append(name)
+    result: dict[str, dict[str, Any]] = {}
+    for (group, device), names in places.items():
+        states: dict[Any, Any] = {}
+        reductions: dict[Any, Any] = {}
+        keys: dict[str, dict[str, Any]] = {name: {} for name in names}
+        for name in names:
+            reduction_of = all_reductions(metrics[name])
+            for attribute, state in all_states(metrics[name]).items():
+                reduction = reduction_of[attribute]
+                key = id(state), reduction
+                states[key], reductions[key], keys[name][attribute] = state, reduction, key
+        reduced = reduce_states(states, reductions, device, group)
+        for name in names:
+            result[name] = {attribute: reduced[key] for attribute, key in keys[name].items()}
+    return result
+
+
+def _would_sync(metric: Metric) -> bool:
+    available = metric.distributed_available_fn
+    return bool(
+        metric._computed is None
+        and metric._defaults
+        and metric._to_sync
+        and not metric._is_synced
+        and metric.dist_sync_fn is None
+        and is_usual(metric, "sync", "unsync", "sync_context", "_sync_dist", "_wrap_compute")
+        and callable(available)
+        and available()
+    )
+
+
+@contextmanager
+def synced(metric: Metric, states: dict[str, Any] | None) -> Iterator[None]:
+    """For a call of `compute` with these states in place of the metric's own."""
+    if states is None:
+        yield
+        return
+    metric._cache = {
+        name: list(state) if isinstance(state, list) else state
+        for name, state in all_states(metric).items()
+    }
+    to_sync, metric._to_sync = metric._to_sync, False
+    for name, state in states.items():
+        setattr(metric, name, state)
+    metric._is_synced = True
+    try:
+        yield
+    finally:
+        metric._to_sync = to_sync
+        if metric._is_synced:  # where `compute` came back from an error, or from its cache
+            metric.unsync()

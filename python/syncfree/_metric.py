@@ -1,0 +1,220 @@
+"""What our metric classes share: TorchMetrics' contract, without its copies and waits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torchmetrics.utilities import rank_zero_warn
+from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_zero_sum
+
+from syncfree._states import StatesInPlace, is_capturing, settle
+
+
+class SyncFreeMetric(StatesInPlace):
+    """Mixed in before the TorchMetrics class whose place a metric takes.
+
+    State tensors stay where they are across `update`, `forward`, `compute` and `reset`, so that a
+    captured CUDA graph goes on counting into them.
+    """
+
+    # torch.jit.script, which TorchMetrics' classes bear, cannot read annotations that are text.
+    if TYPE_CHECKING:
+        _own_update: ClassVar[bool]
+        _own_compute: ClassVar[bool]
+
+    # Whether update and compute are ours, with no subclass of the user's in between.
+    _own_update = True
+    _own_compute = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._own_update = _is_own(cls, "update") and _is_own(cls, "_update_state")
+        cls._own_compute = _is_own(cls, "compute") and _is_own(cls, "_final_state")
+
+    def _raise_pending(self) -> None:
+        """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
+
+    def _evaluates(self) -> bool:
+        """Whether `_evaluate` serves the metric's options."""
+        return True
+
+    def _evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds a batch to the states and returns the batch's value."""
+        raise NotImplementedError
+
+    @torch.jit.unused
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Adds a batch to the states and returns its value, as `compute` would for it alone."""
+        if not is_dynamo_compiling():
+            self._let_go_of_shared_states(in_forward=True)
+        usual = self._own_update and self._own_compute and not self.full_state_update
+        if (
+            not (usual and self._evaluates())
+            or self._is_synced
+            or self.dist_sync_on_step
+            or self.compute_on_cpu
+        ):
+            return super().forward(*args, **kwargs)
+        value = self._evaluate(*args, **kwargs)
+        if not isinstance(value, Tensor) or value.ndim:
+            value = _squeeze_if_scalar(value)
+        self._count_update(value)
+        return value
+
+    def _count_update(self, value: Any = None) -> None:
+        if is_dynamo_compiling():
+            # A number that grows would make a new graph each time.
+            self._update_count = 1
+            self._computed = None
+            self._forward_cache = value
+            return
+        # nn.Module and Metric look at each attribute that is set: a microsecond apiece.
+        attributes = self.__dict__
+        if is_capturing():
+            attributes["_is_replayed"] = True
+        attributes["_update_count"] += 1
+        attributes["_computed"] = None
+        attributes["_forward_cache"] = value
+
+    def _forward_full_state_update(self, *args: Any, **kwargs: Any) -> Any:
+        if self.full_state_update is False:  # here because of `dist_sync_on_step`
+            return self._forward_reduce_state_update(*args, **kwargs)
+        return super()._forward_full_state_update(*args, **kwargs)
+
+    def _forward_reduce_state_update(self, *args: Any, **kwargs: Any) -> Any:
+        """For options, and subclasses with methods of their own, that `_evaluate` does not serve.
+
+        Puts the states aside instead of copying them, so that the time does not grow with lists.
+        """
+        if not all(self._adds_up(name) for name in self._defaults):
+            before = {name: state.clone() for name, state in self._hidden_states().items()}
+            value = super()._forward_reduce_state_update(*args, **kwargs)
+            for name, state in before.items():
+                self.__dict__[name] += state
+            return value
+        totals = self._states_to_reduce()
+        count, on_cpu = self._update_count, self.compute_on_cpu
+        for name, total in totals.items():
+            default = self._default_of(name)
+            empty: Any = []
+            if isinstance(default, Tensor):
+                empty = default.detach().clone().to(total.device)  # type: ignore[union-attr]
+            self.__dict__[name] = empty
+        self._computed, self._update_count = None, 0
+        self._to_sync, self._should_unsync = self.dist_sync_on_step, True
+        self.compute_on_cpu, self._enable_grad = False, True
+        batch: dict[str, Any] = {}
+        try:
+            self.update(*args, **kwargs)
+            batch = self._states_to_reduce()
+            count += 1
+            value = self.compute()
+        finally:
+            self.__dict__.update(totals)
+            self._update_count = count
+            self._is_synced, self._computed = False, None
+            self._to_sync, self._should_unsync = self.sync_on_compute, True
+            self.compute_on_cpu, self._enable_grad = on_cpu, False
+            if batch:  # also where `compute` raises what an earlier batch left
+                self._add_states(batch)
+        if on_cpu:
+            self._move_list_states_to_cpu()
+        return value
+
+    def _adds_up(self, name: str) -> bool:
+        is_list = isinstance(getattr(self, name), list)
+        return is_list or self._reductions[name] in (dim_zero_sum, dim_zero_mean)
+
+    @torch.no_grad()
+    def _add_states(self, batch: dict[str, Any]) -> None:
+        for name, reduction in self._reductions_of_states().items():
+            total, more = getattr(self, name), batch[name]
+            if isinstance(total, list):
+                # With their graphs they would keep every batch.
+                total.extend(piece.detach() for piece in more)
+            elif reduction is dim_zero_mean:
+                count = self._update_count
+                mean = ((count - 1) * total + more).float() / count
+                self.__dict__[name] = settle(total, mean)
+            elif total.is_inference():
+                self.__dict__[name] = total + more
+            else:
+                total.add_(more)
+
+    def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
+        if not self._own_update:
+            theirs = super()._wrap_update(update)
+
+            @functools.wraps(update)
+            def careful(*args: Any, **kwargs: Any) -> None:
+                if not is_dynamo_compiling():
+                    self._let_go_of_shared_states(in_forward=False)
+                theirs(*args, **kwargs)
+
+            return careful
+
+        @functools.wraps(update)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if not is_dynamo_compiling():
+                self._let_go_of_shared_states(in_forward=False)
+            update(*args, **kwargs)
+            self._count_update()
+            if self.compute_on_cpu:
+                self._move_list_states_to_cpu()
+
+        return counted
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        if not self._own_compute:
+            theirs = super()._wrap_compute(compute)
+
+            @functools.wraps(compute)
+            def checked(*args: Any, **kwargs: Any) -> Any:
+                value = theirs(*args, **kwargs)
+                self._raise_pending()
+                return value
+
+            return checked
+
+        @functools.wraps(compute)
+        def cached(*args: Any, **kwargs: Any) -> Any:
+            if not (self._update_count or self._is_replayed or is_dynamo_compiling()):
+                rank_zero_warn(
+                    f"The ``compute`` method of metric {self.__class__.__name__} was called before "
+                    "the ``update`` method which may lead to errors, as metric states have not yet "
+                    "been updated.",
+                    UserWarning,
+                )
+            known: Any = self._computed
+            if known is not None and not self._is_replayed:
+                self._raise_pending()
+                return known
+            with self.sync_context(
+                dist_sync_fn=self.dist_sync_fn,
+                should_sync=self._to_sync,
+                should_unsync=self._should_unsync,
+            ):
+                value = _squeeze_if_scalar(compute(*args, **kwargs))
+            if self.compute_with_cache:
+                self._computed = value
+            # Only now: the processes of a group have called the same collectives, and will again.
+            self._raise_pending()
+            return value
+
+        return cached
+
+
+def _is_own(cls: type, name: str) -> bool:
+    """Whether a method is ours or TorchMetrics', by the class that defines it.
+
+    Not by the function's own ``__module__``, which decorators copy.
+    """
+    for base in cls.__mro__:
+        if name in vars(base):
+            return base.__module__.startswith(("syncfree.", "torchmetrics."))
+    return True

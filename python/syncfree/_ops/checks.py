@@ -1,0 +1,83 @@
+"""What the ops ask of tensors, for their fakes: csrc/ops says the same in the same words.
+
+`torch._check` compares sizes that are symbols while torch.compile traces.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_DTYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.bool,
+)
+
+
+def check_same_shape(preds: Tensor, target: Tensor) -> None:
+    """As TorchMetrics."""
+
+    def message() -> str:
+        return (
+            "Predictions and targets are expected to have the same shape, but got "
+            f"{list(preds.shape)} and {list(target.shape)}."
+        )
+
+    torch._check(preds.ndim == target.ndim, message)
+    for a, b in zip(preds.shape, target.shape, strict=True):
+        torch._check(a == b, message)
+
+
+def check_dtypes(*tensors: Tensor) -> None:
+    """Those that kernels read."""
+    for tensor in tensors:
+        if tensor.dtype not in _DTYPES:
+            names = [dtype_name(dtype) for dtype in _DTYPES]
+            raise RuntimeError(
+                f"Expected a tensor of {', '.join(names[:-1])} or {names[-1]}, but got "
+                f"{dtype_name(tensor.dtype)}. Convert it with `.to(torch.float32)`."
+            )
+
+
+def check_running_mean(similarity: Tensor | None, total: Tensor, preds: Tensor) -> None:
+    """The states of a mean over batches."""
+    if similarity is not None:
+        _check_state("similarity", similarity, preds)
+    _check_state("total", total, preds, may_count=True)
+
+
+def _check_state(name: str, state: Tensor, preds: Tensor, may_count: bool = False) -> None:
+    if state.numel() != 1:
+        raise ValueError(
+            f"Expected state `{name}` to have one element, but got shape {list(state.shape)}. "
+            "Reset the metric, or make a new one."
+        )
+    if state.device != preds.device:
+        raise RuntimeError(
+            f"Expected state `{name}` on the device of the images, but it is on another. "
+            "Move the metric there with `.to(device)`."
+        )
+    if not state.dtype.is_floating_point and not (may_count and state.dtype == torch.int64):
+        kind = "a floating or an int64" if may_count else "a floating"
+        raise ValueError(
+            f"Expected state `{name}` to be {kind} tensor, but got {dtype_name(state.dtype)}. "
+            "Reset the metric, or make a new one."
+        )
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """For example "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def floating(tensor: Tensor) -> torch.dtype:
+    """Its dtype where that is floating; other numbers count as float32."""
+    return tensor.dtype if tensor.dtype.is_floating_point else torch.float32

@@ -1,0 +1,48 @@
+"""What the gradients of all ops share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+Pair = tuple[Tensor, Tensor]
+
+
+def gradient_like(operand: Tensor, wanted: bool) -> Tensor:
+    """Laid out as its operand, or without elements where it is not wanted."""
+    return torch.empty_like(operand) if wanted else operand.new_empty(0, dtype=torch.float32)
+
+
+def first_derivative(
+    op: Callable[..., Pair], needs: tuple[bool, bool], *args: Any
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients that ``op(*args)`` gives, None for what needs none.
+
+    Under ``create_graph=True`` they are part of the graph, so that a second derivative raises
+    instead of missing silently, which ``once_differentiable`` lets pass where the gradient that
+    arrived is a constant.
+    """
+    # Dynamo would run the backward that only raises while it traces.
+    if torch.is_grad_enabled() and not is_dynamo_compiling():
+        gradients = _FirstDerivative.apply(op, *args)  # type: ignore[no-untyped-call]
+    else:
+        gradients = op(*args)
+    return gradients[0] if needs[0] else None, gradients[1] if needs[1] else None
+
+
+class _FirstDerivative(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, op: Callable[..., Pair], *args: Any) -> Pair:
+        ctx.name = op._schema.name  # type: ignore[attr-defined]
+        return op(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError(
+            f"{ctx.name} cannot be differentiated: metrics have no second derivative here. "
+            "Do without `create_graph=True`, or use torchmetrics for this loss."
+        )

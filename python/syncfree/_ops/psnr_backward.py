@@ -1,0 +1,46 @@
+"""The gradient of the op behind `peak_signal_noise_ratio`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syncfree._ops.checks import check_same_shape
+from syncfree._ops.gradient import first_derivative, gradient_like
+from syncfree._ops.psnr import psnr
+from syncfree._ops.registry import bind
+
+
+def _fake(
+    preds: Tensor,
+    target: Tensor,
+    grad_value: Tensor,
+    need_preds: bool,
+    need_target: bool,
+    *options: Any,
+) -> tuple[Tensor, Tensor]:
+    check_same_shape(preds, target)
+    return gradient_like(preds, need_preds), gradient_like(target, need_target)
+
+
+psnr_backward = bind("psnr_backward", _fake)
+
+
+class DifferentiablePsnr(torch.autograd.Function):
+    """`psnr`, where a gradient is recorded. Only the operands are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
+        ctx.save_for_backward(preds, target)
+        ctx.options = options
+        return psnr(preds, target, *options)
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor) -> Any:
+        preds, target = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:2]
+        arguments = preds, target, grad_value, *needs, *ctx.options
+        gradients = first_derivative(psnr_backward, needs, *arguments)
+        return *gradients, *(None for _ in ctx.options)

@@ -1,0 +1,246 @@
+"""States of a metric that stay where they are in memory, and their reduction over processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.data import dim_zero_sum
+from torchmetrics.utilities.distributed import gather_all_tensors
+from torchmetrics.utilities.exceptions import TorchMetricsUserError
+
+from syncfree import _distributed
+
+
+def _count_references(holder: dict[str, object]) -> int:
+    """As the loop below counts those of a state that nobody else holds."""
+    count = 0
+    for name in holder:  # noqa: PLC0206  (as the loop over states does it)
+        state = holder[name]
+        count = sys.getrefcount(state)
+    return count
+
+
+# How a local variable counts depends on the version of Python.
+_OWN_REFERENCES = _count_references({"state": object()})
+_has_cuda = torch.backends.cuda.is_built()  # without, asking raises
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph of the current stream is being captured."""
+    return _has_cuda and torch.cuda.is_current_stream_capturing()
+
+
+class StatesInPlace(Metric):
+    """TorchMetrics' handling of states, but written into the storage that they have.
+
+    A captured CUDA graph of `update` goes on counting after `reset`, `merge_state` and
+    `load_state_dict`. Processes bring their states together in one collective for each dtype and
+    reduction.
+    """
+
+    if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
+        _hidden_defaults: dict[str, Tensor]
+        _is_replayed: bool
+        _followers: int
+
+    # How many others hold the states and mean to see them grow, as members of a compute group.
+    _followers = 0
+
+    # Whether a CUDA graph counts into the states, of whose replays the metric does not learn.
+    _is_replayed = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.__dict__["_hidden_defaults"] = {}
+        super().__init__(*args, **kwargs)
+
+    def _add_hidden_state(self, name: str, default: Tensor) -> None:
+        """A sum that is kept as the states are, but that TorchMetrics' class does not have.
+
+        Nothing that lists, saves, compares or converts states is to see it.
+        """
+        self._hidden_defaults[name] = default
+        self.__dict__[name] = default.clone()
+
+    def _hidden_states(self) -> dict[str, Tensor]:
+        return {name: self.__dict__[name] for name in self._hidden_defaults}
+
+    def _states_to_reduce(self) -> dict[str, Tensor | list[Tensor]]:
+        """All that processes have to bring together, with `_reductions_of_states`."""
+        return {**self.metric_state, **self._hidden_states()}
+
+    def _reductions_of_states(self) -> dict[str, Any]:
+        return {**self._reductions, **dict.fromkeys(self._hidden_defaults, dim_zero_sum)}
+
+    def _default_of(self, name: str) -> Any:
+        return self._defaults.get(name, self._hidden_defaults.get(name))
+
+    def reset(self) -> None:
+        """Sets the states to their defaults, in place."""
+        if self._cache is not None:
+            for name, state in self._cache.items():
+                setattr(self, name, state)
+        attributes = self.__dict__
+        attributes.update(
+            _update_count=0, _forward_cache=None, _computed=None, _cache=None, _is_synced=False
+        )
+        olds: list[Tensor] = []
+        news: list[Tensor] = []
+        for name in (*self._defaults, *self._hidden_defaults):
+            default, held_elsewhere = self._default_of(name), self._is_held_elsewhere(name)
+            state = attributes[name]
+            if isinstance(state, list):
+                state.clear()
+            elif not held_elsewhere and _can_hold(state, default):
+                olds.append(state)
+                news.append(default)
+            else:
+                attributes[name] = default.detach().clone().to(state.device)
+        if olds:
+            with torch.no_grad():
+                torch._foreach_copy_(olds, news)
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Adds the states of another metric of this class, or a dictionary of such states."""
+        with self._states_in_place():
+            super().merge_state(incoming_state)
+        if isinstance(incoming_state, StatesInPlace):
+            for name, state in self._hidden_states().items():
+                more = incoming_state.__dict__[name].to(state.device)
+                self.__dict__[name] = settle(state, state + more)
+        self.__dict__["_computed"] = None
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        loads = any(prefix + name in state_dict for name in self._defaults)
+        with self._states_in_place():
+            super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if loads:
+            self.__dict__["_computed"] = None
+            for name, state in self._hidden_states().items():
+                self.__dict__[name] = settle(state, self._hidden_defaults[name])
+
+    @contextmanager
+    def _states_in_place(self) -> Iterator[None]:
+        """States that the body sets anew are written into the old ones' storage."""
+        shared = {name for name in self._defaults if self._is_held_elsewhere(name)}
+        before = self.metric_state
+        yield
+        for name, old in before.items():
+            new = self.__dict__[name]
+            if new is not old:
+                self.__dict__[name] = settle(None if name in shared else old, new)
+
+    # ---- Others may hold a state too: the members of a compute group, or a user who keeps it from
+    # before a reset. TorchMetrics makes a new tensor at each step; here it is made only for them.
+
+    def _is_held_elsewhere(self, name: str) -> bool:
+        state = self.__dict__[name]
+        return sys.getrefcount(state) > _OWN_REFERENCES and not self._is_replayed
+
+    def _let_go_of_shared_states(self, in_forward: bool) -> None:
+        """Before a batch is added in place."""
+        attributes = self.__dict__
+        usual = _OWN_REFERENCES + self._followers
+        for name in self._defaults:
+            state = attributes[name]
+            if sys.getrefcount(state) <= usual:
+                continue
+            if not (self._is_replayed or is_capturing()):
+                attributes[name] = list(state) if isinstance(state, list) else state.clone()
+            elif in_forward:
+                raise RuntimeError(
+                    f"Expected {type(self).__name__} alone to hold its state `{name}`, into which "
+                    "a CUDA graph counts, but another metric or variable holds it too. In a "
+                    "collection with compute groups capture `update`, or make the collection with "
+                    "`compute_groups=False`."
+                )
+
+    def _copy_state_dict(self) -> dict[str, Any]:
+        hidden = {name: state.clone() for name, state in self._hidden_states().items()}
+        return {**super()._copy_state_dict(), **hidden}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
+        this = super()._apply(fn, exclude_state)
+        # They follow to another device, but keep their dtype.
+        for name, default in self._hidden_defaults.items():
+            device = fn(default).device
+            self._hidden_defaults[name] = default.to(device)
+            self.__dict__[name] = self.__dict__[name].to(device)
+        return this
+
+    def sync(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> None:
+        """Replaces the states by those of all processes, until `unsync`.
+
+        The reduction is ordered on the current stream; no host waits, except for states that are
+        lists, whose lengths have to be exchanged first.
+        """
+        if self._is_synced and should_sync:
+            raise TorchMetricsUserError("The Metric has already been synced.")
+        available = distributed_available or self.distributed_available_fn
+        if not should_sync or not (callable(available) and available()):
+            return
+        self._cache = {
+            name: list(state) if isinstance(state, list) else state
+            for name, state in self._states_to_reduce().items()
+        }
+        self._sync_dist(dist_sync_fn or gather_all_tensors, process_group)
+        self._is_synced = True
+
+    def _sync_dist(
+        self, dist_sync_fn: Callable[..., Any] = gather_all_tensors, process_group: Any = None
+    ) -> None:
+        group = process_group or self.process_group
+        if dist_sync_fn is not gather_all_tensors:
+            super()._sync_dist(dist_sync_fn, process_group)
+            for name, state in self._hidden_states().items():
+                self.__dict__[name] = torch.stack(dist_sync_fn(state, group=group)).sum(0)
+            return
+        reductions = self._reductions_of_states()
+        states = self._states_to_reduce()
+        self.__dict__.update(_distributed.reduce_states(states, reductions, self.device, group))
+
+    @contextmanager
+    def sync_context(
+        self,
+        dist_sync_fn: Callable[..., Any] | None = None,
+        process_group: Any = None,
+        should_sync: bool = True,
+        should_unsync: bool = True,
+        distributed_available: Callable[[], bool] | None = None,
+    ) -> Iterator[None]:
+        """The states of all processes inside, this process' own again afterwards, come what may."""
+        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
+
+def _can_hold(state: Tensor, default: Tensor) -> bool:
+    """Whether the default's values can be written into the state's storage."""
+    usable = torch.is_inference_mode_enabled() or not state.is_inference()
+    alike = state.shape == default.shape and state.dtype == default.dtype
+    return usable and alike and 0 not in state.stride()
+
+
+def settle(old: Any, new: Any) -> Any:
+    """The new state, in the old one's storage where that can hold it, and in nobody else's."""
+    if isinstance(new, list):
+        return list(new)
+    with torch.no_grad():
+        if isinstance(old, Tensor) and _can_hold(old, new):
+            return old.copy_(new)
+        return new.clone().to(old.device) if isinstance(old, Tensor) else new.clone()

@@ -1,0 +1,79 @@
+"""Modules that syncfree has nothing of its own for: they are TorchMetrics' modules.
+
+`syncfree.text` *is* `torchmetrics.text`, one object with two entries in `sys.modules`. A module of
+our own that only passed names on would differ from it as soon as someone sets an attribute, reloads
+it or asks `inspect` for its source.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from types import ModuleType
+
+from syncfree._torchmetrics import counterpart, is_installed, require
+
+
+class TorchMetricsFinder(MetaPathFinder, Loader):
+    """Answers for names below ``syncfree`` that no other finder knows and TorchMetrics has.
+
+    It stands first because a file of TorchMetrics would otherwise be found through the path of a
+    package that was passed on, and run a second time under our name. For any other import it costs
+    one comparison.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module's specification; imports nothing."""
+        if not fullname.startswith("syncfree."):
+            return None
+        package, _, name = fullname.rpartition(".")
+        if getattr(sys.modules.get(package), "__name__", package) == package:
+            for finder in sys.meta_path:
+                if finder is not self and (spec := finder.find_spec(fullname, path, target)):
+                    return spec
+            if name.startswith("_"):
+                return None
+        if is_installed():
+            theirs = _find_in_torchmetrics(fullname)
+        else:
+            from syncfree._torchmetrics_names import has
+
+            # Importing it will say what to install.
+            theirs = ModuleSpec(fullname, None) if has(package, name) else None
+        if theirs is None:
+            return None
+        spec = ModuleSpec(fullname, self, origin=theirs.origin)
+        spec.submodule_search_locations = theirs.submodule_search_locations
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Puts TorchMetrics' module in the place of the new one, as the import system allows."""
+        name = module.__name__
+        require(name)
+        sys.modules[name] = import_module(counterpart(name))
+
+
+def _find_in_torchmetrics(module: str) -> ModuleSpec | None:
+    """As `importlib.util.find_spec`, which would import the packages on the way."""
+    spec, name = find_spec("torchmetrics"), "torchmetrics"
+    for part in module.split(".")[1:]:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    return spec
+
+
+_FINDER = TorchMetricsFinder()
+
+
+def install() -> None:
+    """Makes ``import syncfree.text`` and its like work."""
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)

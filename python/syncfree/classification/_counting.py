@@ -1,0 +1,147 @@
+"""What the accuracy classes share: true and false positives and negatives, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torchmetrics.utilities.data import dim_zero_cat
+
+from syncfree import _errors
+from syncfree._metric import SyncFreeMetric
+from syncfree._ops import accuracy as ops
+from syncfree.functional._arguments import require_tensors
+
+_OPTIONS = frozenset(
+    ("threshold", "num_classes", "num_labels", "top_k", "average", "ignore_index", "validate_args")
+)
+
+
+class CountingMetric(SyncFreeMetric):
+    """Mixed in before a TorchMetrics class that keeps ``tp``, ``fp``, ``tn`` and ``fn``."""
+
+    if TYPE_CHECKING:
+        tp: Any  # tensors, or lists of them where samples are counted apart
+        fp: Any
+        tn: Any
+        fn: Any
+        _bad: Tensor
+        _op_task: str
+        _op_own: tuple[Any, ...]
+        _op_options: int
+        _op_ignore_index: int
+        _is_samplewise: bool
+        _validates: bool
+
+    def _op_arguments(self) -> tuple[str, int, tuple[Any, ...]]:
+        """The task, `top_k`, and what the task's function makes of the options, checked."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Once the options are known, and when one is changed."""
+        task, top_k, (*own, options, ignore_index) = self._op_arguments()
+        self.__dict__.update(
+            _op_task=task,
+            _op_own=tuple(own),
+            _op_options=options | ops.task_bits(task, top_k),
+            _op_ignore_index=ignore_index,
+            _is_samplewise=self.multidim_average == "samplewise",
+            _validates=ops.validates(options),
+        )
+        if "_error_slot" not in self.__dict__:
+            self._error_slot = _errors.new_slot(self) if self._validates else 0
+            # Labels left out as errors: as long as there are any, the value is NaN.
+            self._add_hidden_state("_bad", torch.zeros(1, dtype=torch.int64))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _OPTIONS and "_op_task" in self.__dict__:
+            self._prepare()
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Adds a batch to the counts, in one launch.
+
+        Args:
+            preds: As in the function of the same task.
+            target: As in the function of the same task.
+
+        Raises:
+            TypeError: If ``preds`` or ``target`` is no tensor.
+            ValueError: If shapes do not fit the task.
+            RuntimeError: If shapes or devices differ, or a label of this batch (on CPU) or of an
+                earlier one (on CUDA) is bad.
+        """
+        if self._is_samplewise:
+            self._append(preds, target)
+        elif self.tp.dtype != torch.int64:  # set_dtype
+            with torch.set_grad_enabled(self._enable_grad):
+                super().update(preds, target)  # type: ignore[safe-super]
+        else:
+            self._add(ops.UPDATE, preds, target)
+
+    def compute(self) -> Tensor:
+        """The accuracy of everything added since the last reset; never waits.
+
+        Raises:
+            RuntimeError: If a label of an earlier batch is known to be bad.
+        """
+        counts = [dim_zero_cat(state) for state in (self.tp, self.fp, self.tn, self.fn)]
+        if counts[0].dtype != torch.int64:
+            value: Tensor = super().compute()  # type: ignore[safe-super]
+            return value
+        return self._accuracy(counts)
+
+    def _evaluates(self) -> bool:
+        return self._is_samplewise or self.tp.dtype == torch.int64
+
+    def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
+        if self._is_samplewise:
+            return self._accuracy(self._append(preds, target))
+        value: Tensor = self._add(ops.FORWARD, preds, target)
+        return value
+
+    def _append(self, preds: Tensor, target: Tensor) -> Sequence[Tensor]:
+        counts: Sequence[Tensor] = self._call(ops.COUNTS, preds, target, self._bad)
+        for state, count in zip((self.tp, self.fp, self.tn, self.fn), counts, strict=True):
+            state.append(count)
+        return counts
+
+    def _add(self, ops_by_task: Mapping[str, Any], preds: Tensor, target: Tensor) -> Any:
+        return self._call(ops_by_task, preds, target, self.tp, self.fp, self.tn, self.fn, self._bad)
+
+    def _call(self, ops_by_task: Mapping[str, Any], *tensors: Tensor) -> Any:
+        options = self._op_options
+        if self._validates:
+            options |= _errors.call_bits(self._error_slot, 3)
+        require_tensors(tensors[0], tensors[1])
+        return _errors.call(
+            ops_by_task[self._op_task], *tensors, *self._op_own, options, self._op_ignore_index
+        )
+
+    def _accuracy(self, counts: Sequence[Tensor]) -> Tensor:
+        bad = self._bad
+        if self.compute_on_cpu:
+            bad = bad.to(counts[0].device)
+        if self._validates and is_dynamo_compiling():
+            options = self._op_options | _errors.call_bits(self._error_slot)
+        else:
+            # What earlier batches left is raised by `compute`, once the value is known.
+            options = ops.without_validation(self._op_options)
+        value: Tensor = ops.accuracy_from_counts(*counts, bad, options)
+        return value
+
+    def _raise_pending(self) -> None:
+        if self._validates:
+            _errors.raise_pending(self._error_slot)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has errors of its own."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_error_slot"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._error_slot = _errors.new_slot(self) if self._validates else 0

@@ -1,0 +1,207 @@
+"""Metrics called together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from syncfree._torchmetrics import require
+
+require("syncfree.collections")
+from torchmetrics import MetricCollection as _TorchMetricsCollection  # noqa: E402
+from torchmetrics.utilities.data import _flatten_dict  # noqa: E402
+
+from syncfree import _compute_groups, _joint_forward, _joint_sync  # noqa: E402
+
+__all__ = ["MetricCollection"]
+
+
+class MetricCollection(_TorchMetricsCollection):
+    """Metrics that take the same inputs, called as one.
+
+    TorchMetrics' class of the same name, with its arguments and answers. It differs in what a call
+    costs:
+
+    - Metrics that count the same, such as accuracy, precision and F1, are put into compute groups
+      by their classes and options. TorchMetrics compares the values of their states, for which the
+      host waits. One of syncfree's metrics leads where a group has one.
+    - ``forward`` takes a batch in once for a whole group, not once for each metric.
+    - ``compute`` in several processes reduces the states of all metrics in one collective for each
+      dtype and reduction.
+
+    Args:
+        metrics: A metric, a collection, a sequence of these, or a dictionary of them by name.
+        additional_metrics: More of them, if ``metrics`` is not a dictionary.
+        prefix: Put before the names of the results.
+        postfix: Put behind them.
+        compute_groups: Whether metrics that count the same share their states, or lists of names
+            that do, which are then taken as given.
+
+    Raises:
+        ValueError: If something is neither a metric nor a collection, a name occurs twice, or
+            ``compute_groups`` has a name that is not in the collection.
+
+    Example:
+        >>> import torch
+        >>> from syncfree import MetricCollection
+        >>> from syncfree.classification import MulticlassAccuracy, MulticlassF1Score
+        >>> metrics = MetricCollection(
+        ...     [MulticlassAccuracy(num_classes=3), MulticlassF1Score(num_classes=3)], prefix="val/"
+        ... )
+        >>> preds, target = torch.tensor([2, 1, 0, 0]), torch.tensor([2, 1, 1, 0])
+        >>> metrics.update(preds, target)
+        >>> metrics.compute()
+        {'val/MulticlassAccuracy': tensor(0.8333), 'val/MulticlassF1Score': tensor(0.7778)}
+        >>> metrics.compute_groups
+        {0: ['MulticlassAccuracy', 'MulticlassF1Score']}
+    """
+
+    def add_metrics(self, *args: Any, **kwargs: Any) -> None:
+        """Adds to the collection; takes what the constructor takes as ``metrics``."""
+        self._alike: list[list[str]] = []
+        self._candidates: list[list[str]] = []  # the same, less what a checkpoint told apart
+        super().add_metrics(*args, **kwargs)
+
+    def _init_compute_groups(self) -> None:
+        super()._init_compute_groups()
+        if self._enable_compute_groups is True:
+            # While the metrics are, as a rule, still on the CPU, where tensors can be compared.
+            self._alike = self._candidates = _compute_groups.group_alike(self._modules)
+        given = {name for names in self._groups.values() for name in names}
+        for name in self._modules:  # TorchMetrics before 1.5 forgets these
+            if name not in given:
+                self._groups[len(self._groups)] = [name]
+
+    def _form_groups(self) -> None:
+        """Before the first batch, when it is known which metrics have seen something already."""
+        if self._groups_checked or not self._enable_compute_groups:
+            return
+        groups: list[list[str]] = []
+        for names in self._candidates:
+            groups += _compute_groups.split_by_history(self._modules, names)
+        self._groups = dict(enumerate(groups))
+        _compute_groups.unshare(self._modules[names[0]] for names in groups)
+        self._groups_checked = True
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Metrics that were saved with different states are not one group, whatever they count."""
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if self._alike and any(key.startswith(prefix) for key in state_dict):
+            self._candidates = [
+                part
+                for names in self._alike
+                for part in _compute_groups.split_by_saved(self._modules, names, state_dict, prefix)
+            ]
+            _compute_groups.unshare(self._modules.values())
+            self._groups = {i: [name] for i, name in enumerate(self._modules)}
+            self._groups_checked = False
+
+    def _teams(self) -> Iterable[list[str]]:
+        """The metrics of each group, the one that is updated first."""
+        return self._groups.values() or ([name] for name in self._modules)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Adds a batch to all metrics.
+
+        Args:
+            *args: For every metric's ``update``.
+            **kwargs: For those metrics whose ``update`` has an argument of that name.
+        """
+        self._form_groups()
+        for team in self._teams():
+            leader, *members = (self._modules[name] for name in team)
+            with _compute_groups.led(leader, len(members)):
+                leader.update(*args, **leader._filter_kwargs(**kwargs))
+            for member in members:
+                _compute_groups.share(leader, member)
+                member.__dict__["_computed"] = None
+        self._state_is_copy = False
+
+    @torch.jit.unused
+    def forward(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Adds a batch to all metrics and returns their values for it alone.
+
+        Args:
+            *args: As for ``update``.
+            **kwargs: As for ``update``.
+
+        Returns:
+            The values by name, with prefix and postfix.
+        """
+        self._form_groups()
+        values: dict[str, Any] = {}
+        for team in self._teams():
+            metrics = [self._modules[name] for name in team]
+            if len(metrics) > 1 and _joint_forward.applies(metrics):
+                batch = _joint_forward.forward(metrics, args, metrics[0]._filter_kwargs(**kwargs))
+            else:
+                batch = [metric(*args, **metric._filter_kwargs(**kwargs)) for metric in metrics]
+            values.update(zip(team, batch, strict=True))
+        self._state_is_copy = False
+        return self._named(values)
+
+    def compute(self) -> dict[str, Any]:
+        """The values of all metrics for everything added since the last reset, by name."""
+        self._compute_groups_create_state_ref()
+        for team in self._teams():
+            if getattr(self._modules[team[0]], "_is_replayed", False):
+                for name in team:  # the states have changed without a call
+                    self._modules[name]._computed = None
+        states = _joint_sync.reduce_together(self._modules)
+        values: dict[str, Any] = {}
+        errors: list[Exception] = []
+        for name, metric in self._modules.items():
+            try:
+                with _joint_sync.synced(metric, states.get(name)):
+                    values[name] = metric.compute()
+            except Exception as error:
+                # The others are computed first, as they are in the other processes: what is
+                # reduced next has to be the same everywhere.
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return self._named(values)
+
+    def reset(self) -> None:
+        """Sets all metrics back to where they have seen nothing."""
+        for team in self._teams():
+            leader, *members = (self._modules[name] for name in team)
+            for member in members:
+                if _compute_groups.is_usual(member, "reset"):
+                    _compute_groups.forget(leader, member)
+                else:
+                    member.reset()
+            leader.reset()  # in place, now that it alone holds its states
+        self._state_is_copy = False
+        self._compute_groups_create_state_ref()
+        if self._alike:  # whatever told metrics apart is gone
+            self._candidates, self._groups_checked = self._alike, False
+
+    def _compute_groups_create_state_ref(self, copy: bool = False) -> None:
+        if not self._state_is_copy:
+            for team in self._teams():
+                leader, *members = (self._modules[name] for name in team)
+                for member in members:
+                    _compute_groups.share(leader, member, copy)
+        self._state_is_copy = copy
+
+    def _named(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values in the metrics' order; one that is a dictionary gives its own names."""
+        _, ambiguous = _flatten_dict(values)
+        result: dict[str, Any] = {}
+        for name, metric in self._modules.items():
+            value = values[name]
+            if not isinstance(value, dict):
+                result[name] = value
+                continue
+            prefix, postfix = (getattr(metric, part, None) or "" for part in ("prefix", "postfix"))
+            stem = f"{name.replace(prefix, '').replace(postfix, '')}_" if ambiguous else ""
+            if not getattr(metric, "_from_collection", False):
+                prefix = postfix = ""
+            for key, part in value.items():
+                result[f"{prefix}{stem}{key}{postfix}"] = part
+        return {self._set_name(name): value for name, value in result.items()}

@@ -1,0 +1,56 @@
+"""Arguments of any kind, as what the ops take."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import Tensor
+
+
+def number(name: str, value: Any, expected: str = "a number") -> float:
+    """A real number, or a tensor of one element that the host can read, as a float."""
+    if type(value) is float:  # the usual call, kept quick
+        return value
+    _require_on_host(name, value)
+    problem: type[Exception] = TypeError
+    if hasattr(value, "__float__"):
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            problem = type(error)
+    raise problem(f"Expected argument `{name}` to be {expected}, but got {value!r}.")
+
+
+def integer(name: str, value: Any, expected: str = "an integer") -> int:
+    """A whole number of any type but bool as an int."""
+    _require_on_host(name, value)
+    if not isinstance(value, bool) and hasattr(value, "__index__"):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"Expected argument `{name}` to be {expected}, but got {value!r}.")
+
+
+def require_tensors(
+    first: object, second: object, names: tuple[str, str] = ("preds", "target")
+) -> None:
+    """Raises for lists, arrays and whatever else is no tensor."""
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return
+    for name, value in zip(names, (first, second), strict=True):
+        # torch.fx and others trace with what only stands for a tensor.
+        if not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
+            raise TypeError(
+                f"Expected argument `{name}` to be a tensor, but got {type(value).__name__}. Make "
+                f"one of it with `torch.as_tensor({name})`."
+            )
+
+
+def _require_on_host(name: str, value: object) -> None:
+    if isinstance(value, Tensor) and value.device.type != "cpu":
+        raise TypeError(
+            f"Expected argument `{name}` in host memory, but got a tensor on {value.device}, for "
+            "which the host would have to wait. Pass a number, or a tensor on the CPU."
+        )

@@ -1,0 +1,96 @@
+"""Checks the arguments behind the tensors of an accuracy and gives them as its op takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal
+
+from torch.compiler import is_dynamo_compiling
+
+from syncfree._ops import accuracy as ops
+from syncfree.functional.classification._arguments import (
+    check_average,
+    check_count,
+    check_ignore_index,
+    check_multidim_average,
+    check_threshold,
+    check_top_k,
+)
+
+_Average = Literal["micro", "macro", "weighted", "none"] | None
+_MultidimAverage = Literal["global", "samplewise"]
+
+
+def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """Keeps the answers: checking arguments that never change takes as long as a small kernel."""
+    cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
+
+    def checked(*arguments: Any) -> tuple[Any, ...]:
+        if is_dynamo_compiling():  # dynamo warns about caches and needs none
+            return check(*arguments)
+        try:
+            return cached(*arguments)
+        except TypeError:  # an argument without a hash, which the check refuses by name
+            return check(*arguments)
+
+    return checked
+
+
+@_remember
+def binary_arguments(
+    threshold: float,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    check_threshold(threshold, validate_args, " in the [0,1] range")
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    options = ops.pack_options("micro", samplewise, ignore_index, bool(validate_args))
+    return float(threshold), *options
+
+
+@_remember
+def multiclass_arguments(
+    num_classes: int | None,
+    average: _Average,
+    top_k: int,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    if num_classes is None and not (isinstance(average, str) and average == "micro"):
+        raise ValueError(
+            "Argument `num_classes` can only be `None` for `average='micro'`, "
+            f"but got `average={average!r}`."
+        )
+    if num_classes is not None:
+        check_count("num_classes", num_classes, 2 if validate_args else 1)
+    check_top_k(top_k, num_classes)
+    check_average(average)
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    return num_classes or 0, top_k, *options
+
+
+@_remember
+def multilabel_arguments(
+    num_labels: int,
+    threshold: float,
+    average: _Average,
+    multidim_average: _MultidimAverage,
+    ignore_index: int | None,
+    validate_args: bool,
+) -> tuple[Any, ...]:
+    check_count("num_labels", num_labels, 2 if validate_args else 1)
+    check_threshold(threshold, validate_args)
+    check_average(average)
+    check_multidim_average(multidim_average)
+    check_ignore_index(ignore_index)
+    samplewise = multidim_average == "samplewise"
+    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    return num_labels, float(threshold), *options

@@ -1,0 +1,94 @@
+"""Named definitions of SSIM and PSNR, for what libraries do differently."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from syncfree._ops.checks import dtype_name
+from syncfree.functional._arguments import number, require_tensors
+
+Preset = Literal["torchmetrics", "wang", "skimage", "pytorch-msssim"]
+
+
+class Window(NamedTuple):
+    """The arguments that a preset sets."""
+
+    gaussian_kernel: Any
+    sigma: Any
+    kernel_size: Any
+
+
+class _Definition(NamedTuple):
+    window: Window
+    sample_covariance: bool = False
+
+
+_DEFAULT = Window(gaussian_kernel=True, sigma=1.5, kernel_size=11)
+_SSIM = {
+    "wang": _Definition(_DEFAULT),
+    "pytorch-msssim": _Definition(_DEFAULT),
+    "skimage": _Definition(_DEFAULT._replace(gaussian_kernel=False, kernel_size=7), True),
+}
+
+
+def ssim_preset(
+    preset: str, preds: Tensor, target: Tensor, window: Window, data_range: Any, k2: Any
+) -> tuple[Window, Any, float]:
+    """Window, range and ``k2`` of a preset other than TorchMetrics; its windows have no padding."""
+    if not isinstance(preset, str) or preset not in _SSIM:
+        names = "torchmetrics", *_SSIM
+        raise ValueError(f"Expected argument `preset` to be one of {names}, but got {preset!r}.")
+    definition = _SSIM[preset]
+    if window not in (_DEFAULT, definition.window):
+        raise ValueError(
+            f"Argument `preset={preset!r}` sets the window: expected `gaussian_kernel`, `sigma` "
+            f"and `kernel_size` to be left out, but got {tuple(window)}. Leave them out, or leave "
+            '`preset` at "torchmetrics".'
+        )
+    require_tensors(preds, target)
+    constant = number("k2", k2)
+    if definition.sample_covariance:
+        # A factor n / (n - 1) of all variances, divided out of the contrast term.
+        n = definition.window.kernel_size ** max(preds.ndim - 2, 1)  # other shapes the op refuses
+        constant *= math.sqrt((n - 1) / n)
+    return definition.window, _range(preset, preds, target, data_range), constant
+
+
+def psnr_preset(
+    preset: str, preds: Tensor, target: Tensor, data_range: Any, dim: Any
+) -> tuple[Any, tuple[int, ...]]:
+    """Range and dimensions of a preset other than TorchMetrics."""
+    if preset != "skimage":
+        raise ValueError(
+            "Expected argument `preset` to be 'torchmetrics' or 'skimage', which have a PSNR, but "
+            f"got {preset!r}."
+        )
+    if dim is not None:
+        raise ValueError(
+            f"Argument `preset={preset!r}` takes images one by one: expected `dim` to be left out, "
+            f"but got {dim!r}."
+        )
+    require_tensors(preds, target)
+    if preds.ndim not in (4, 5):
+        raise ValueError(
+            f"Expected `preds` to have BxCxHxW or BxCxDxHxW shape with `preset={preset!r}`, but "
+            f"got {list(preds.shape)}."
+        )
+    return _range(preset, preds, target, data_range), tuple(range(1, preds.ndim))
+
+
+def _range(preset: str, preds: Tensor, target: Tensor, data_range: Any) -> Any:
+    """255 for bytes where nothing is given. scikit-image asks for floats, and so do we."""
+    if data_range is not None:
+        return data_range
+    if preds.dtype == target.dtype == torch.uint8:
+        return 255.0
+    raise ValueError(
+        f"Expected argument `data_range` with `preset={preset!r}` and images of "
+        f"{dtype_name(preds.dtype)} and {dtype_name(target.dtype)}, but got None, which stands for "
+        "255 with uint8 alone. Pass the range of the images, for example `data_range=1.0`."
+    )

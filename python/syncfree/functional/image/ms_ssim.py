@@ -1,0 +1,131 @@
+"""Multi-scale structural similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from torch import Tensor
+
+from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim
+from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
+from syncfree._ops.registry import reduction_code
+from syncfree.functional._arguments import number
+from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image.ssim import Reduction, window_arguments
+
+# Of Wang, Simoncelli and Bovik, from the finest scale to the coarsest.
+_BETAS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+
+
+def multiscale_structural_similarity_index_measure(
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool = True,
+    sigma: float | Sequence[float] = 1.5,
+    kernel_size: int | Sequence[int] = 11,
+    reduction: Reduction = "elementwise_mean",
+    data_range: float | tuple[float, float] | None = None,
+    k1: float = 0.01,
+    k2: float = 0.03,
+    betas: tuple[float, ...] = _BETAS,
+    normalize: Literal["relu", "simple"] | None = "relu",
+) -> Tensor:
+    r"""Multi-scale structural similarity of two batches of images or volumes, 1 for identical ones.
+
+    .. math::
+        \text{MS-SSIM}(x, y) = \text{SSIM}(x_M, y_M)^{\beta_M} \prod_{j=1}^{M-1}
+        \text{CS}(x_j, y_j)^{\beta_j}
+
+    where :math:`x_1` is the image, each further scale the one before it averaged over 2 x 2 pixels
+    (2 x 2 x 2 of a volume; a last odd row or column is left out), SSIM the mean of
+    `structural_similarity_index_measure` and CS that of its contrast term without the border.
+
+    One kernel a scale, which also writes the images of the next, and one small block that
+    multiplies, all on the images' device and the current stream; the host never waits. Arithmetic
+    is that of SSIM. The pooled images are kept as float32 (float64 for float64 ``preds``), which
+    takes a third of the inputs' elements (a seventh for volumes) for the time of the call. An
+    image's value has the same bits in any batch and any memory layout.
+
+    Both images get a gradient if they want one, in one more kernel a scale; the images of all
+    scales are kept for it. Clamped values get none from the scales at which they were clamped, and
+    a range that comes from the data counts as a constant. An image whose mean at some scale is not
+    positive has the value 0 under ``"relu"`` and then no gradient, not an infinite one: a loss may
+    prefer ``"simple"``.
+
+    Args:
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
+            float64 or uint8. Height and width are at least ``2 ** len(betas)`` and
+            ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults.
+        target: True images, same shape and device; the dtype may differ.
+        gaussian_kernel: A Gaussian window (default) or a uniform one.
+        sigma: Standard deviation of the Gaussian, as in `structural_similarity_index_measure`.
+        kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
+            Gaussian.
+        reduction: Of the images' values: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
+            (``None``) for one value an image.
+        data_range: A positive number; or a tuple ``(low, high)``, to which both images are clamped
+            at each scale; or ``None``: the larger of the two tensors' ``max - min`` over the whole
+            batch, found on the device at each scale anew.
+        k1: Constant of the luminance term.
+        k2: Constant of the contrast term.
+        betas: Exponents from the finest scale to the coarsest; their number is that of the scales.
+        normalize: What happens to the means before the powers: ``"relu"`` makes negative ones zero,
+            ``"simple"`` takes :math:`(x + 1) / 2`, ``None`` leaves them, so that the power of a
+            negative one is NaN.
+
+    Returns:
+        One value, or (B,) without a reduction: float64 for float64 ``preds``, else float32.
+
+    Raises:
+        RuntimeError: If shapes or devices differ, a dtype is none of those above, or the images of
+            a scale are not larger than the window's half.
+        ValueError: If the shape is neither 4-D nor 5-D, images are too small for ``betas``, a
+            window size is not odd and positive, a ``sigma`` is not positive, their number does not
+            fit, ``betas`` is no tuple of floats, or ``data_range``, ``normalize`` or ``reduction``
+            is out of range.
+        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` no number, tuple or
+            ``None``, or another argument no number where one is expected.
+
+    Reference:
+        Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
+        37th Asilomar Conference on Signals, Systems and Computers, 2003.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.functional import multiscale_structural_similarity_index_measure
+        >>> x = torch.linspace(0, 1, 3 * 192 * 192).reshape(1, 3, 192, 192)
+        >>> multiscale_structural_similarity_index_measure(x, x, data_range=1.0)
+        tensor(1.)
+        >>> multiscale_structural_similarity_index_measure(0.75 * x, x, data_range=1.0)
+        tensor(0.9845)
+    """
+    if not isinstance(betas, tuple):
+        raise ValueError("Argument `betas` is expected to be of a type tuple.")
+    if not all(isinstance(beta, float) for beta in betas):
+        raise ValueError("Argument `betas` is expected to be a tuple of floats.")
+    try:
+        normalize_code = NORMALIZE[normalize or None]
+    except (KeyError, TypeError):
+        raise ValueError(
+            "Argument `normalize` to be expected either `None` or one of 'relu' or 'simple', "
+            f"but got {normalize!r}."
+        ) from None
+    value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
+    window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
+    value: Tensor = with_gradient(
+        multiscale_ssim,
+        DifferentiableMultiscaleSsim,
+        preds,
+        target,
+        *window,
+        value_range,
+        interval,
+        number("k1", k1),
+        number("k2", k2),
+        betas,
+        normalize_code,
+        reduction_code(reduction),
+    )
+    return value

@@ -1,0 +1,89 @@
+"""What the SSIM classes share: their options, and a mean over images in two states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.data import dim_zero_cat
+
+from syncfree._metric import SyncFreeMetric
+from syncfree.functional._arguments import integer, number, require_tensors
+from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image.ssim import Reduction, window_arguments
+
+
+class SimilarityMetric(SyncFreeMetric):
+    """Mixed in before a TorchMetrics class that keeps ``similarity`` and ``total``.
+
+    Options are read anew at each call, as TorchMetrics reads them.
+    """
+
+    if TYPE_CHECKING:
+        gaussian_kernel: bool
+        sigma: float | Sequence[float]
+        kernel_size: int | Sequence[int]
+        reduction: Reduction
+        data_range: float | tuple[float, float] | None
+        k1: float
+        k2: float
+        similarity: Any  # a tensor, or a list of them without a reduction
+        total: Tensor
+        _enable_grad: bool  # whether states are to carry gradients
+
+    def _check_options(self) -> None:
+        """Raises at construction what otherwise the first batch would."""
+        self._range()
+        number("k1", self.k1), number("k2", self.k2)
+        sizes, sigmas = _entries(self.kernel_size), _entries(self.sigma)
+        if not all(size > 0 and size % 2 for size in (integer("kernel_size", s) for s in sizes)):
+            raise ValueError(
+                f"Expected `kernel_size` to have odd positive number. Got {self.kernel_size}."
+            )
+        if not all(number("sigma", sigma) > 0 for sigma in sigmas):
+            raise ValueError(f"Expected `sigma` to have positive number. Got {self.sigma}.")
+
+    def _range(self) -> tuple[float | None, tuple[float, float] | None]:
+        return (None, None) if self.data_range is None else parse_data_range(self.data_range)
+
+    def _options(self, preds: Tensor, target: Tensor) -> tuple[Any, ...]:
+        """What the ops take of window, range and constants."""
+        window = window_arguments(preds, target, self.gaussian_kernel, self.sigma, self.kernel_size)
+        return *window, *self._range(), number("k1", self.k1), number("k2", self.k2)
+
+    def _keeps_values(self) -> bool:
+        """Whether there is no reduction, so that each image's value is kept."""
+        return self.reduction is None or self.reduction == "none"
+
+    def _carries_gradient(self, preds: Tensor, target: Tensor) -> bool:
+        """Whether a batch's states are to have a gradient: a subclass makes its value of them."""
+        if not (self._enable_grad and torch.is_grad_enabled()):
+            return False
+        require_tensors(preds, target)
+        return preds.requires_grad or target.requires_grad
+
+    def _add_with_gradient(self, values: Tensor) -> None:
+        if self._keeps_values():
+            self.similarity.append(values)
+        else:
+            self.similarity = self.similarity + values.sum()
+
+    def _reduced(self) -> Tensor:
+        """The similarity of everything added since the last reset."""
+        if self._keeps_values():
+            return dim_zero_cat(self.similarity)
+        if self.reduction == "sum":
+            return self.similarity.clone()  # type: ignore[no-any-return]
+        return self.similarity / self.total  # type: ignore[no-any-return]
+
+
+def _entries(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+
+
+def as_result(kept: Tensor) -> Tensor:
+    """A copy of what a list state keeps, for the caller; of one element as a scalar."""
+    copy = kept.clone()
+    return copy.squeeze() if copy.numel() == 1 else copy

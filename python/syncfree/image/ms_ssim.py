@@ -1,0 +1,157 @@
+"""Multi-scale structural similarity over many batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+from torchmetrics.image import MultiScaleStructuralSimilarityIndexMeasure as _TorchMetricsMsSsim
+
+from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim_update
+from syncfree._ops.registry import reduction_code
+from syncfree.functional._arguments import require_tensors
+from syncfree.functional.image.ms_ssim import (
+    _BETAS,
+    multiscale_structural_similarity_index_measure,
+)
+from syncfree.functional.image.ssim import Reduction
+from syncfree.image._similarity import SimilarityMetric, as_result
+
+
+class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsMsSsim):
+    """Multi-scale structural similarity of all images seen since the last reset.
+
+    TorchMetrics' class of the same name, with its arguments (``kernel_size`` stands before
+    ``sigma``, other than in the function), states and answers. `update` and `forward` run one
+    kernel a scale and a small one that multiplies and adds the batch to the states; the host never
+    waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the values of
+    all images are kept.
+
+    The batch's value that `forward` returns has the gradient of
+    :func:`syncfree.functional.image.multiscale_structural_similarity_index_measure` where an image
+    wants one, which is then called too.
+
+    Args:
+        gaussian_kernel: See the function, as for all that follow.
+        kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
+            Gaussian.
+        sigma: Standard deviation of the Gaussian window.
+        reduction: Of the images' values: ``"elementwise_mean"`` over the images of all batches,
+            ``"sum"``, or ``"none"`` (``None``) for one value an image.
+        data_range: A number, an interval ``(low, high)`` to clamp to, or ``None``: the range of
+            each batch, found at each scale anew.
+        k1: Constant of the luminance term.
+        k2: Constant of the contrast term.
+        betas: Exponents from the finest scale to the coarsest.
+        normalize: ``"relu"``, ``"simple"`` or ``None``.
+        kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
+
+    Raises:
+        ValueError: If ``reduction``, ``data_range``, a window size, a ``sigma`` or ``normalize`` is
+            out of range, or ``betas`` is no tuple of floats.
+        TypeError: If an argument is no number where one is expected.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.image import MultiScaleStructuralSimilarityIndexMeasure
+        >>> metric = MultiScaleStructuralSimilarityIndexMeasure(data_range=1.0)
+        >>> x = torch.linspace(0, 1, 3 * 192 * 192).reshape(1, 3, 192, 192)
+        >>> metric(x, x)
+        tensor(1.)
+        >>> metric.update(0.75 * x, x)
+        >>> metric.compute()
+        tensor(0.9922)
+    """
+
+    if TYPE_CHECKING:
+        betas: tuple[float, ...]
+        normalize: Literal["relu", "simple"] | None
+
+    def __init__(
+        self,
+        gaussian_kernel: bool = True,
+        kernel_size: int | Sequence[int] = 11,
+        sigma: float | Sequence[float] = 1.5,
+        reduction: Reduction = "elementwise_mean",
+        data_range: float | tuple[float, float] | None = None,
+        k1: float = 0.01,
+        k2: float = 0.03,
+        betas: tuple[float, ...] = _BETAS,
+        normalize: Literal["relu", "simple"] | None = "relu",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            gaussian_kernel,
+            kernel_size,
+            sigma,
+            reduction,
+            data_range,
+            k1,
+            k2,
+            betas,
+            normalize,
+            **kwargs,
+        )
+        self._check_options()
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Adds a batch of images.
+
+        Args:
+            preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
+                float64 or uint8, of the sizes that the function names.
+            target: True images, same shape and device; the dtype may differ.
+        """
+        if self._carries_gradient(preds, target):
+            self._add_with_gradient(self._differentiable(preds, target, "none"))
+            self.total = self.total + len(preds)
+        else:
+            self._add(preds, target)
+
+    def compute(self) -> Tensor:
+        """The similarity of everything added since the last reset.
+
+        Returns:
+            The value, or the values of all images in their order.
+        """
+        return self._reduced()
+
+    def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
+        value = self._add(preds, target)
+        if torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad):
+            value = self._differentiable(preds, target, self.reduction).to(value.dtype)
+        return as_result(value) if self._keeps_values() else value
+
+    def _add(self, preds: Tensor, target: Tensor) -> Tensor:
+        require_tensors(preds, target)
+        keeps_values = self._keeps_values()
+        value: Tensor = multiscale_ssim_update(
+            preds,
+            target,
+            None if keeps_values else self.similarity,
+            self.total,
+            *self._options(preds, target),
+            self.betas,
+            NORMALIZE[self.normalize or None],
+            reduction_code(self.reduction),
+        )
+        if keeps_values:
+            self.similarity.append(value)
+        return value
+
+    def _differentiable(self, preds: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
+        return multiscale_structural_similarity_index_measure(
+            preds,
+            target,
+            self.gaussian_kernel,
+            self.sigma,
+            self.kernel_size,
+            reduction,
+            self.data_range,
+            self.k1,
+            self.k2,
+            self.betas,
+            self.normalize,
+        )

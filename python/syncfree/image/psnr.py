@@ -1,0 +1,135 @@
+"""Peak signal-to-noise ratio over many batches."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+from torchmetrics.image import PeakSignalNoiseRatio as _TorchMetricsPsnr
+from torchmetrics.utilities.data import _squeeze_if_scalar
+
+from syncfree._metric import SyncFreeMetric
+from syncfree._ops.psnr import psnr, psnr_update, psnr_with_squared_error
+from syncfree._ops.psnr_backward import DifferentiablePsnr
+from syncfree._ops.registry import reduction_code
+from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image.psnr import dimensions, parse_base
+
+
+class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
+    """Peak signal-to-noise ratio of all images seen since the last reset, in decibels.
+
+    TorchMetrics' class of the same name, with its arguments, states and answers; the host never
+    waits. Without ``dim`` the squared errors of all batches are pooled, which is not the mean of
+    their ratios; `update` and `forward` are one launch each. With ``dim`` each batch appends its
+    sums of squared errors and its counts to lists, in two launches whatever the number of batches
+    before; the sums are float32, float64 if an input is. ``dim=(1, 2, 3)`` gives the mean of the
+    images' ratios.
+
+    Args:
+        data_range: See :func:`syncfree.functional.image.peak_signal_noise_ratio`.
+        base: Of the logarithm.
+        reduction: Of the ratios, where ``dim`` leaves more than one.
+        dim: Dimensions to sum over; ``None`` for all.
+        kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
+
+    Raises:
+        ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range.
+        TypeError: If ``data_range`` is neither a number nor a tuple of two.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.image import PeakSignalNoiseRatio
+        >>> metric = PeakSignalNoiseRatio(data_range=3.0)
+        >>> preds = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+        >>> target = torch.tensor([[3.0, 2.0], [1.0, 0.0]])
+        >>> metric(preds, target)
+        tensor(2.5527)
+        >>> metric.update(target, target)
+        >>> metric.compute()
+        tensor(5.5630)
+    """
+
+    if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
+        data_range: Tensor
+        sum_squared_error: Any  # a tensor, or a list where `dim` is given
+        total: Any
+
+    def __init__(
+        self,
+        data_range: float | tuple[float, float],
+        base: float = 10.0,
+        reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
+        dim: int | tuple[int, ...] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # The state `data_range` is where the host would have to wait for it.
+        given = parse_data_range(data_range)
+        parse_base(base)
+        code = reduction_code(reduction)
+        super().__init__(data_range, base, reduction, dim, **kwargs)
+        self._range, self._interval = given
+        self._reduction_code = code
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Adds a batch of images of any shape.
+
+        Args:
+            preds: Estimated images.
+            target: True images, same shape and device.
+        """
+        if self._enable_grad and _wants_gradient(preds, target):
+            super().update(preds, target)  # for a subclass whose `compute` is differentiated
+        else:
+            self._add(preds, target)
+
+    def compute(self) -> Tensor:
+        """The ratio of everything added since the last reset."""
+        if self.dim is not None:
+            value: Tensor = super().compute()
+            return value
+        mean = self.sum_squared_error / self.total
+        return (2 * torch.log(self.data_range) - torch.log(mean)) * (10 / math.log(self.base))
+
+    def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
+        value = self._add(preds, target)
+        if _wants_gradient(preds, target):
+            options = self._range, self._interval, self.base, self._reduction_code
+            differentiable: Tensor = with_gradient(
+                psnr, DifferentiablePsnr, preds, target, *options, dimensions(self.dim)
+            )
+            value = differentiable.to(value.dtype)
+        return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
+
+    def _add(self, preds: Tensor, target: Tensor) -> Tensor:
+        if self.dim is not None:
+            return self._append(preds, target)
+        states = self.sum_squared_error, self.total, self.data_range
+        value: Tensor = psnr_update(preds, target, *states, self._interval, self.base)
+        return value
+
+    def _append(self, preds: Tensor, target: Tensor) -> Tensor:
+        dims = dimensions(self.dim)
+        options = self._interval, self.base, self._reduction_code, dims
+        value: Tensor
+        value, squared_error = psnr_with_squared_error(preds, target, self.data_range, *options)
+        sizes = [target.shape[d] for d in dims] if dims else target.shape
+        total = torch.full((), math.prod(sizes), dtype=torch.int64, device=target.device)
+        self.sum_squared_error.append(squared_error)
+        self.total.append(total.expand_as(squared_error))
+        return value
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        loads = prefix + "data_range" in state_dict
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        if loads and not self.data_range.is_meta:
+            self._range = float(self.data_range)
+
+
+def _wants_gradient(preds: Tensor, target: Tensor) -> bool:
+    return torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad)

@@ -1,0 +1,109 @@
+"""The loss that multi-scale SSIM gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor, nn
+
+from syncfree.functional.image import multiscale_structural_similarity_index_measure
+from syncfree.losses._arguments import DataRange, SSIMOptions, require_range
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class MSSSIMOptions(SSIMOptions, total=False):
+    """Arguments of `multiscale_structural_similarity_index_measure` that the loss passes on."""
+
+    betas: tuple[float, ...]
+    normalize: Literal["relu", "simple"] | None
+
+
+def ms_ssim_loss(
+    preds: Tensor,
+    target: Tensor,
+    data_range: DataRange = 1.0,
+    **options: Unpack[MSSSIMOptions],
+) -> Tensor:
+    r"""One minus multi-scale structural similarity: 0 for identical images, 1 at most.
+
+    There is no mask: the value is a product of one mean a scale, not a mean over positions that
+    could be weighted, and what a window of the coarsest scale sees covers most of the image.
+
+    Under ``normalize="relu"`` (default) an image whose mean at some scale is negative has loss 1
+    and no gradient. Where training begins with such images, ``normalize="simple"`` leads out of
+    there.
+
+    Args:
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8, of
+            176 pixels or more in height and width with the default ``betas`` and window.
+        target: True images, same shape and device; the dtype may differ.
+        data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
+            images are clamped at each scale; what is clamped gets no gradient from that scale.
+        **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas`` and
+            ``normalize`` of `multiscale_structural_similarity_index_measure`.
+
+    Returns:
+        A scalar on the images' device, float64 for float64 ``preds``, else float32.
+
+    Raises:
+        RuntimeError: As for `multiscale_structural_similarity_index_measure`.
+        ValueError: Likewise.
+        TypeError: Likewise, and if ``data_range`` is ``None``.
+
+    Reference:
+        Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
+        37th Asilomar Conference on Signals, Systems and Computers, 2003. As a loss: Zhao, Gallo,
+        Frosio and Kautz, "Loss functions for image restoration with neural networks", IEEE
+        Transactions on Computational Imaging 3(1), 2017.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import ms_ssim_loss
+        >>> target = torch.linspace(0, 1, 3 * 192 * 192).reshape(1, 3, 192, 192)
+        >>> preds = (0.75 * target).requires_grad_()
+        >>> loss = ms_ssim_loss(preds, target)
+        >>> loss.backward()
+        >>> preds.grad.shape
+        torch.Size([1, 3, 192, 192])
+        >>> ms_ssim_loss(target, target)
+        tensor(0.)
+    """
+    require_range(data_range)
+    value = multiscale_structural_similarity_index_measure(
+        preds, target, data_range=data_range, **options
+    )
+    return 1 - value
+
+
+class MSSSIMLoss(nn.Module):
+    """`ms_ssim_loss` as a module.
+
+    Args:
+        data_range: Range of the values, a positive number or a tuple ``(low, high)``.
+        **options: See `ms_ssim_loss`.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import MSSSIMLoss
+        >>> loss = MSSSIMLoss(data_range=255.0, betas=(0.4, 0.6))
+        >>> image = torch.full((1, 3, 32, 32), 128.0)
+        >>> loss(image, image)
+        tensor(0.)
+    """
+
+    def __init__(self, data_range: DataRange = 1.0, **options: Unpack[MSSSIMOptions]) -> None:
+        super().__init__()
+        require_range(data_range)
+        self.data_range = data_range
+        self.options = options
+
+    def forward(self, preds: Tensor, target: Tensor) -> Tensor:
+        """The loss of two batches of images."""
+        return ms_ssim_loss(preds, target, self.data_range, **self.options)
+
+    def extra_repr(self) -> str:
+        """The arguments, for printing a model."""
+        arguments = {"data_range": self.data_range, **self.options}
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())

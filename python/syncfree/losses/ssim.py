@@ -1,0 +1,238 @@
+"""Losses that SSIM gives, alone and with the mean absolute error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from syncfree.functional.image import image_quality, structural_similarity_index_measure
+from syncfree.losses._arguments import DataRange, SSIMOptions, require_range
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from syncfree.functional.image._preset import Preset
+
+
+class SSIMLossOptions(SSIMOptions, total=False):
+    """Arguments that `ssim_loss` passes on."""
+
+    preset: Preset
+
+
+def ssim_loss(
+    preds: Tensor,
+    target: Tensor,
+    data_range: DataRange = 1.0,
+    mask: Tensor | None = None,
+    **options: Unpack[SSIMLossOptions],
+) -> Tensor:
+    r"""One minus structural similarity: 0 for identical images, 2 at most.
+
+    With a mask :math:`m` the mean over all positions of the map of SSIM becomes a weighted one,
+
+    .. math::
+        \ell = \frac{\sum_i m_i \, (1 - \text{SSIM}_i)}{\sum_i m_i},
+
+    and 0 where the mask holds nothing. The window around a position that counts may reach pixels
+    that do not, so these must be numbers too. A mask costs memory for the map, its gradient and
+    the weights; without one nothing of the images' size is stored.
+
+    Args:
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
+        target: True images, same shape and device; the dtype may differ.
+        data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
+            inputs are clamped; what is clamped gets no gradient.
+        mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
+            for example (B, 1, H, W).
+        **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2`` and ``preset`` of
+            `structural_similarity_index_measure`.
+
+    Returns:
+        A scalar on the images' device in the dtype of ``preds``, float32 for uint8.
+
+    Raises:
+        RuntimeError: As for `structural_similarity_index_measure`, or if the mask does not
+            broadcast to the map.
+        ValueError: As for `structural_similarity_index_measure`.
+        TypeError: Likewise, and if ``data_range`` is ``None``.
+
+    Reference:
+        Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
+        structural similarity", IEEE Transactions on Image Processing 13(4), 2004.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import ssim_loss
+        >>> target = torch.linspace(0, 1, 3 * 16 * 16).reshape(1, 3, 16, 16)
+        >>> preds = torch.full_like(target, 0.5).requires_grad_()
+        >>> loss = ssim_loss(preds, target)
+        >>> loss.backward()
+        >>> preds.grad.shape
+        torch.Size([1, 3, 16, 16])
+        >>> left = (torch.arange(16) < 8).expand(1, 1, 16, 16)
+        >>> ssim_loss(target, target, mask=left)
+        tensor(0.)
+    """
+    require_range(data_range)
+    if mask is None:
+        value: Any = structural_similarity_index_measure(
+            preds, target, data_range=data_range, **options
+        )
+        loss: Tensor = 1 - value
+        return loss
+    _, full = structural_similarity_index_measure(
+        preds, target, data_range=data_range, return_full_image=True, **options
+    )
+    return _weighted_mean(1 - full, mask).to(full.dtype)
+
+
+def l1_ssim_loss(
+    preds: Tensor,
+    target: Tensor,
+    weight: float = 0.2,
+    data_range: DataRange = 1.0,
+    mask: Tensor | None = None,
+    **options: Unpack[SSIMOptions],
+) -> Tensor:
+    r"""A mixture of the mean absolute error and structural similarity.
+
+    .. math::
+        \ell = (1 - w) \, |preds - target| + w \, (1 - \text{SSIM}(preds, target))
+
+    in the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
+    images gives both parts, and one their gradient; only with a mask does torch take the absolute
+    errors.
+
+    Args:
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
+        target: True images, same shape and device; the dtype may differ.
+        weight: :math:`w`, the share of SSIM, in [0, 1].
+        data_range: Range of the values for SSIM, a positive number; or a tuple ``(low, high)`` to
+            which both inputs are clamped for both parts.
+        mask: See `ssim_loss`. A volume's map must then have the shape of the images.
+        **options: See `ssim_loss`; but no ``preset``, for both parts are taken of all pixels.
+
+    Returns:
+        A scalar on the images' device, float64 for float64 ``preds``, else float32.
+
+    Raises:
+        RuntimeError: As for `ssim_loss`.
+        ValueError: Likewise, and if ``weight`` is outside [0, 1].
+        TypeError: Likewise, and if there is a ``preset``.
+
+    Reference:
+        Zhao, Gallo, Frosio and Kautz, "Loss functions for image restoration with neural networks",
+        IEEE Transactions on Computational Imaging 3(1), 2017. The default weight is that of Kerbl
+        et al., "3D Gaussian splatting for real-time radiance field rendering", 2023.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import l1_ssim_loss
+        >>> target = torch.zeros(1, 3, 16, 16)
+        >>> l1_ssim_loss(target + 0.1, target, weight=0.0)
+        tensor(0.1000)
+    """
+    require_range(data_range)
+    _require_share(weight)
+    if "preset" in options:
+        raise TypeError("l1_ssim_loss() takes no argument `preset`: use ssim_loss() with it.")
+    if mask is None:
+        quality = image_quality(preds, target, data_range, **options)
+        return (1 - weight) * quality.mae + weight * (1 - quality.ssim)
+    _, full = structural_similarity_index_measure(
+        preds, target, data_range=data_range, return_full_image=True, **options
+    )
+    kind = _at_least_float32(full.dtype)
+    preds, target = preds.to(kind), target.to(kind)
+    if isinstance(data_range, tuple):
+        preds, target = preds.clamp(*data_range), target.clamp(*data_range)
+    error = (preds - target).abs()
+    return _weighted_mean((1 - weight) * error + weight * (1 - full), mask)
+
+
+class SSIMLoss(nn.Module):
+    """`ssim_loss` as a module.
+
+    Args:
+        data_range: Range of the values, a positive number or a tuple ``(low, high)``.
+        **options: See `ssim_loss`.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import SSIMLoss
+        >>> loss = SSIMLoss(data_range=255.0)
+        >>> image = torch.full((1, 3, 16, 16), 128.0)
+        >>> loss(image, image)
+        tensor(0.)
+    """
+
+    def __init__(self, data_range: DataRange = 1.0, **options: Unpack[SSIMLossOptions]) -> None:
+        super().__init__()
+        require_range(data_range)
+        self.data_range = data_range
+        self.options: SSIMOptions = options
+
+    def forward(self, preds: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The loss of two batches of images."""
+        return ssim_loss(preds, target, self.data_range, mask, **self.options)
+
+    def extra_repr(self) -> str:
+        """The arguments, for printing a model."""
+        arguments = {"data_range": self.data_range, **self.options}
+        return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+
+
+class L1SSIMLoss(SSIMLoss):
+    """`l1_ssim_loss` as a module.
+
+    Args:
+        weight: Share of SSIM, in [0, 1].
+        data_range: Range of the values, a positive number or a tuple ``(low, high)``.
+        **options: See `ssim_loss`.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.losses import L1SSIMLoss
+        >>> loss = L1SSIMLoss(weight=0.5)
+        >>> image = torch.linspace(0, 1, 3 * 16 * 16).reshape(1, 3, 16, 16)
+        >>> loss(image, image)
+        tensor(0.)
+    """
+
+    def __init__(
+        self,
+        weight: float = 0.2,
+        data_range: DataRange = 1.0,
+        **options: Unpack[SSIMOptions],
+    ) -> None:
+        super().__init__(data_range, **options)
+        _require_share(weight)
+        self.weight = weight
+
+    def forward(self, preds: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The loss of two batches of images."""
+        return l1_ssim_loss(preds, target, self.weight, self.data_range, mask, **self.options)
+
+    def extra_repr(self) -> str:
+        """The arguments, for printing a model."""
+        return f"weight={self.weight!r}, {super().extra_repr()}"
+
+
+def _require_share(weight: float) -> None:
+    if not 0 <= weight <= 1:
+        raise ValueError(f"Expected argument `weight` to be in [0, 1], but got {weight!r}.")
+
+
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """0 without weights. A sum of halves would overflow."""
+    values = values.to(_at_least_float32(values.dtype))
+    weights = mask.to(values.dtype).expand_as(values)
+    total = weights.sum()
+    return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))
