@@ -141,6 +141,63 @@ def _compare(
         raise typer.Exit(1)
 
 
+@app.command("syncs", context_settings={"allow_interspersed_args": False})
+def _syncs(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A script, or module:function.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the program gets.")
+    ] = None,
+    warmup: Annotated[int, typer.Option(help="Iterations to leave out at the beginning.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(help="End the run after so many iterations more.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="End the run after so long.")] = None,
+    step_function: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOD:NAME", help="A call of it ends an iteration; default: optimizer.step()."
+        ),
+    ] = None,
+    tier: Annotated[str, typer.Option(help="auto, 0 (no GPU), 2 or 3.")] = "auto",
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Run again with a spinning GPU as proof.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as SARIF 2.1.0.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Known sites, which pass.")
+    ] = None,
+    baseline_update: Annotated[
+        bool, typer.Option("--baseline-update", help="Write the baseline file anew.")
+    ] = False,
+) -> None:
+    """Run a program and list the lines that make the host wait for the GPU.
+
+    Exit status: 0 if there is none, 1 if there is, 2 if the program or this machine cannot do it.
+    """
+    from syncfree.cli.syncs.command import SyncsOptions, find_syncs
+
+    options = SyncsOptions(
+        target=target,
+        arguments=arguments or [],
+        warmup=warmup,
+        steps=steps,
+        seconds=seconds,
+        step_function=step_function,
+        tier=tier,
+        prove=prove,
+        json=json,
+        sarif=sarif,
+        baseline=baseline,
+        update_baseline=baseline_update,
+    )
+    raise typer.Exit(find_syncs(options))
+
+
 def _check_outputs(
     reference: Path, test: Path, csv: Path | None, json: Path | None, maps: Path | None
 ) -> None:

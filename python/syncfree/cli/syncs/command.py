@@ -1,0 +1,215 @@
+"""The command: runs a program inside of a region, shows what was found, returns a status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from syncfree.cli.compare.tables import make_console
+from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
+from syncfree.cli.syncs.program import Program, ProgramError, show_error
+from syncfree.detector.tiers import BY_NAME
+from syncfree.errors import DetectorError, SyncError, SyncfreeError
+
+if TYPE_CHECKING:
+    from syncfree.detector.baseline import Difference
+    from syncfree.detector.report import Report
+    from syncfree.detector.tiers import TierChoice
+
+CLEAN, FINDINGS, ENVIRONMENT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class SyncsOptions:
+    """What the command line asked for.
+
+    Args:
+        target: Script or ``module:function``.
+        arguments: Of the program.
+        warmup: Iterations that are left out.
+        steps: Iterations to judge; None for all.
+        seconds: Longest run; None for no limit.
+        step_function: Ends an iteration; None for `optimizer.step()`.
+        tier: How to look.
+        prove: Run again with a spinning GPU to prove each finding.
+        json: File for the JSON report.
+        sarif: File for the SARIF report.
+        baseline: File of known sites.
+        update_baseline: Write that file instead of comparing with it.
+    """
+
+    target: str
+    arguments: list[str] = field(default_factory=list)
+    warmup: int = 1
+    steps: int | None = None
+    seconds: float | None = None
+    step_function: str | None = None
+    tier: str = "auto"
+    prove: bool = False
+    json: Path | None = None
+    sarif: Path | None = None
+    baseline: Path | None = None
+    update_baseline: bool = False
+
+    def tier_choice(self) -> TierChoice:
+        """The tier as `detect_syncs` takes it.
+
+        Raises:
+            ProgramError: There is no such tier.
+        """
+        if self.tier not in BY_NAME:
+            raise ProgramError(f"--tier is one of {', '.join(BY_NAME)}, but got {self.tier}")
+        return BY_NAME[self.tier]
+
+
+def find_syncs(options: SyncsOptions) -> int:
+    """Runs the program, shows the report, writes the files, and returns the exit status."""
+    notes = make_console(stderr=True)
+    try:
+        _check(options)
+        program = Program(options.target, options.arguments)
+        report, failed = _run(program, options, notes)
+        status = _show(report, options, notes, failed)
+    except (SyncfreeError, ImportError) as error:
+        _complain(notes, error)
+        return ENVIRONMENT
+    return ENVIRONMENT if failed else status
+
+
+def _check(options: SyncsOptions) -> None:
+    """Refuses, before the program runs, what could not be done afterwards."""
+    options.tier_choice()
+    if options.warmup < 0:
+        raise ProgramError(f"--warmup is a count of at least 0, but got {options.warmup}")
+    if options.steps is not None and options.steps < 1:
+        raise ProgramError(f"--steps is a count of at least 1, but got {options.steps}")
+    if options.seconds is not None and options.seconds <= 0:
+        raise ProgramError(f"--seconds is a time above 0, but got {options.seconds}")
+    if options.update_baseline and options.baseline is None:
+        raise ProgramError("--baseline-update needs the file: --baseline FILE")
+    for file in (options.json, options.sarif, options.baseline):
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise ProgramError(f"cannot write {file}: its folder does not exist, or it is a folder")
+    if options.baseline is not None and not options.update_baseline:
+        from syncfree.detector.baseline import Baseline
+
+        Baseline.read(options.baseline, Path.cwd())
+    if options.prove:
+        raise DetectorError(
+            "--prove puts a spinning kernel before each guilty line, which needs an NVIDIA GPU and "
+            "tier 3; this version has no tier 3 yet"
+        )
+
+
+def _run(program: Program, options: SyncsOptions, notes: Console) -> tuple[Report, bool]:
+    """The report, and whether the program failed."""
+    from syncfree.cli.syncs.ranks import gather
+    from syncfree.detector.regions import detect_syncs
+    from syncfree.detector.report import join
+
+    region = detect_syncs(tier=options.tier_choice(), threads="all")
+    before: list[Report] = []
+    iterations = Iterations(
+        options.warmup, options.steps, options.seconds, lambda: before.append(region.restart())
+    )
+    failed = False
+    with ExitStack() as around, region:
+        if options.step_function is None:
+            around.enter_context(iterations.at_optimizer_steps())
+        around.enter_context(iterations.within_time())
+        failed = _run_program(lambda: program.run(options.step_function, iterations.wrap), notes)
+    report = region.report
+    if before and not iterations.judged:
+        report = join(before[0], report)
+    if options.warmup and not iterations.judged:
+        seen = f"{iterations.done} iterations ended" if iterations.done else "no iteration ended"
+        notes.print(f"{seen} ({_ending(options)}): the warm-up is part of the report")
+    elif iterations.judged:
+        notes.print(f"{iterations.judged} iterations judged, {options.warmup} before them left out")
+    return gather(report), failed
+
+
+def _ending(options: SyncsOptions) -> str:
+    return f"by a call of {options.step_function or 'optimizer.step()'}"
+
+
+def _run_program(run: Callable[[], Any], notes: Console) -> bool:
+    """Whether the program failed; what it raised is shown as the interpreter shows it.
+
+    Raises:
+        SyncfreeError: The detector, not the program, could not go on.
+    """
+    try:
+        run()
+    except EndOfRunError:
+        pass
+    except KeyboardInterrupt:
+        notes.print("interrupted: the report is of the run so far")
+    except SystemExit as end:
+        if end.code:
+            notes.print(Text(f"the program exited with {end.code}"))
+            return True
+    except BaseException as error:
+        if isinstance(error, SyncfreeError) and not isinstance(error, SyncError):
+            raise
+        show_error(error)
+        return True
+    return False
+
+
+def _show(report: Report, options: SyncsOptions, notes: Console, failed: bool) -> int:
+    from syncfree.cli.syncs.ranks import rank
+
+    if rank() > 0:
+        return CLEAN
+    if options.json is not None:
+        _write(options.json, report.json())
+    if options.sarif is not None:
+        _write(options.sarif, report.sarif())
+    shown, difference = report, None
+    if options.baseline is not None:
+        difference = _compared(report, options)
+        if difference is not None:
+            shown = report.without(difference.known)
+    console = make_console()
+    console.print(shown.table() if console.is_terminal else str(shown))
+    if difference is not None:
+        _show_difference(difference, notes, failed)
+    return FINDINGS if shown.count and not options.update_baseline else CLEAN
+
+
+def _compared(report: Report, options: SyncsOptions) -> Difference | None:
+    from syncfree.detector.baseline import Baseline
+
+    assert options.baseline is not None
+    root = Path.cwd()
+    if options.update_baseline:
+        Baseline.of(report.findings, root).write(options.baseline)
+        return None
+    return Baseline.read(options.baseline, root).compare(report.findings)
+
+
+def _show_difference(difference: Difference, notes: Console, failed: bool) -> None:
+    if difference.known:
+        notes.print(f"{len(difference.known)} known sites of the baseline left out")
+    # A program that failed did not get to all of its lines.
+    for each in () if failed else difference.vanished:
+        notes.print(Text(f"vanished, take it out of the baseline: {each}"))
+
+
+def _write(file: Path, document: dict[str, Any]) -> None:
+    try:
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise DetectorError(f"cannot write {file}: {error.strerror}") from None
+
+
+def _complain(console: Console, error: Exception) -> None:
+    console.print(Text.assemble(("syncfree syncs: ", "red"), str(error)))

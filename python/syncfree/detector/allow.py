@@ -1,0 +1,160 @@
+"""Waits that are meant: `allow_sync("reason")`, `# sync-ok: reason`, and lists of patterns."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from syncfree.detector.findings import Event
+from syncfree.detector.scope import Scoped
+from syncfree.detector.session import drain, go_on_raising, stop_raising
+
+F = TypeVar("F", bound=Callable[..., Any])
+Pattern = str | Callable[[Event], bool]
+
+_PRAGMA = re.compile(r"#\s*sync-ok\b:?[ \t]*(.*)")
+
+_reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
+
+
+class allow_sync:
+    """Waits inside are meant: regions around do not count them.
+
+    A context manager and a decorator of functions and coroutine functions, which costs a few
+    microseconds where no region is open. It holds for the asyncio tasks and, inside a region, the
+    threads that are started within.
+
+    Args:
+        reason: Why the wait is meant; it stands in the report.
+
+    Raises:
+        ValueError: The reason is empty.
+        TypeError: The reason is no text, as in ``@allow_sync`` without one, or a generator is
+            decorated.
+
+    Example:
+        >>> import syncfree
+        >>> with syncfree.allow_sync("the learning rate schedule needs the loss, once an epoch"):
+        ...     pass
+    """
+
+    def __init__(self, reason: str) -> None:
+        self._reason = _checked(reason)
+        self._stopped: list[int] = []
+
+    def __enter__(self) -> None:
+        drain()
+        self._stopped.append(stop_raising())
+        _reasons.set((*_reasons.get(), self._reason))
+
+    def __exit__(self, *_: Any) -> None:
+        drain()
+        _reasons.set(_reasons.get()[:-1])
+        go_on_raising(self._stopped.pop())
+
+    def __call__(self, function: F) -> F:
+        """Allows the waits of each call of a function."""
+        reason = self._reason
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(
+                "allow_sync cannot decorate a generator, whose caller runs in between; write "
+                "`with syncfree.allow_sync(reason):` inside of it, without a yield"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            async def allowed(*args: Any, **kwargs: Any) -> Any:
+                with allow_sync(reason):
+                    return await function(*args, **kwargs)
+
+        else:
+
+            def allowed(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+                with allow_sync(reason):
+                    return function(*args, **kwargs)
+
+        return functools.wraps(function)(allowed)  # type: ignore[return-value]
+
+
+def _checked(reason: str) -> str:
+    if not isinstance(reason, str):
+        raise TypeError(
+            f"allow_sync needs the reason as text, as in allow_sync('once an epoch'), but got "
+            f"{type(reason).__name__}"
+        )
+    if not reason.strip():
+        raise ValueError("allow_sync needs a reason: a report shows it beside the waits")
+    return reason.strip()
+
+
+def check_patterns(patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
+    """The patterns of an ``allow=`` argument.
+
+    Raises:
+        TypeError: They are not a list of texts and functions.
+    """
+    if isinstance(patterns, str):
+        raise TypeError(f"allow takes a list of patterns, so write allow=[{patterns!r}]")
+    for pattern in patterns:
+        if not isinstance(pattern, str) and not callable(pattern):
+            raise TypeError(
+                "allow takes texts and functions of an event, but got "
+                f"{type(pattern).__name__}: {pattern!r}"
+            )
+    return tuple(patterns)
+
+
+def reason_for(event: Event, patterns: Sequence[Pattern] = ()) -> str | None:
+    """Why an event is allowed where this is called; None if it is not."""
+    reasons = _reasons.get()
+    if reasons:
+        return reasons[-1]
+    for frame in event.stack:
+        reason = pragma(frame.file, frame.line)
+        if reason is not None:
+            return reason
+    for pattern in patterns:
+        if _matches(event, pattern):
+            return f"allow={pattern!r}" if isinstance(pattern, str) else _name(pattern)
+    return None
+
+
+def _name(pattern: Callable[[Event], bool]) -> str:
+    return f"allow={getattr(pattern, '__name__', repr(pattern))}"
+
+
+def _matches(event: Event, pattern: Pattern) -> bool:
+    if not isinstance(pattern, str):
+        return pattern(event)
+    if fnmatchcase(event.api, pattern):
+        return True
+    for frame in event.stack:
+        names = (frame.function, frame.function.rpartition(".")[2], frame.file, str(frame))
+        if any(fnmatchcase(name, pattern) for name in names):
+            return True
+        # "metrics.py" and "evaluation/metrics.py:12" name files by their last parts.
+        if fnmatchcase(frame.file, f"*/{pattern}") or fnmatchcase(str(frame), f"*/{pattern}"):
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def pragma(file: str, line: int) -> str | None:
+    """The reason of a `# sync-ok: reason` on a line, or in the comment right above it.
+
+    None without one. A pragma without a reason allows nothing.
+    """
+    text = linecache.getline(file, line)
+    while text:
+        found = _PRAGMA.search(text)
+        if found:
+            return found[1].strip() or None
+        # Above, only lines of their own: the pragma of another statement is not meant for this one.
+        line -= 1
+        above = linecache.getline(file, line)
+        text = above if above.lstrip().startswith("#") else ""
+    return None

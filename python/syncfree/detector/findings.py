@@ -1,0 +1,194 @@
+"""What a tier sees (events) and what a user reads (findings). Knows nothing of torch."""
+
+from __future__ import annotations
+
+import linecache
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from syncfree.detector.suggestions import suggest
+
+
+class Verdict(str, Enum):
+    """How sure it is that the host waited. Only `SYNC` and `POLL` count against a limit."""
+
+    SYNC = "sync"
+    """The host waits here, always."""
+    POLL = "poll"
+    """Python asks in a loop until the GPU is done, which is a wait by another name."""
+    CONDITIONAL = "conditional"
+    """The driver may wait here (allocator, module loading): shown, not counted."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in Python code; `function` is the qualified name where Python knows it."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The line's text without indentation; empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One occurrence of a wait.
+
+    Args:
+        api: What waited, for example ``"Tensor.item"``, ``"aten::nonzero"``,
+            ``"cuStreamSynchronize"``.
+        verdict: How sure it is that the host waited.
+        why: One sentence: why the host waits here.
+        stack: Innermost first, without frames of syncfree and of torch's own Python files; never
+            empty.
+        blocked_us: Microseconds lost; ``None`` where it cannot be known (tier 0).
+        direction: ``"d2h"`` or ``"h2d"`` for a copy.
+        bytes: Size of a copy.
+        host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
+        op_stack: ATen operators, innermost first.
+        forward: For work of autograd, the line of the forward pass.
+        library: The C++ library that waited where Python is not the cause.
+        one_time: First occurrence of lazy loading or allocator growth.
+    """
+
+    api: str
+    verdict: Verdict
+    why: str
+    stack: tuple[Frame, ...]
+    blocked_us: float | None = None
+    direction: str | None = None
+    bytes: int | None = None
+    host_memory: str | None = None
+    op_stack: tuple[str, ...] = ()
+    forward: Frame | None = None
+    library: str | None = None
+    one_time: bool = False
+
+
+@dataclass
+class Finding:
+    """All events of one line, api and verdict.
+
+    Args:
+        event: The first of them.
+        count: How many there were.
+        blocked_us: Microseconds lost by all of them; ``None`` where it cannot be known.
+        suggestion: What to write instead.
+        ranks: Processes of a distributed run that saw it; empty for a single process.
+    """
+
+    event: Event
+    count: int
+    blocked_us: float | None
+    suggestion: str
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def frame(self) -> Frame:
+        """The innermost place outside of torch and syncfree."""
+        return self.event.stack[0]
+
+    @property
+    def file(self) -> str:
+        """The guilty line's file."""
+        return self.frame.file
+
+    @property
+    def line(self) -> int:
+        """The guilty line's number."""
+        return self.frame.line
+
+    @property
+    def function(self) -> str:
+        """The function that holds the guilty line."""
+        return self.frame.function
+
+    @property
+    def source(self) -> str:
+        """The guilty line's text."""
+        return self.frame.source
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts against a limit, and makes the command exit with 1."""
+        return self.event.verdict is not Verdict.CONDITIONAL
+
+
+Site = tuple[Frame, str, Verdict]
+
+
+def site_of(event: Event) -> Site:
+    """What the events of one finding have in common."""
+    return event.stack[0], event.api, event.verdict
+
+
+class Recorder:
+    """Adds events up to findings; any thread may record.
+
+    Example:
+        >>> from syncfree.detector.findings import Event, Frame, Recorder, Verdict
+        >>> recorder = Recorder()
+        >>> place = Frame("train.py", 7, "step")
+        >>> for _ in range(3):
+        ...     recorder.record(Event("Tensor.item", Verdict.SYNC, "It reads.", (place,)))
+        >>> [(finding.line, finding.count) for finding in recorder.findings()]
+        [(7, 3)]
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._findings: dict[Site, Finding] = {}
+
+    def record(self, event: Event) -> None:
+        """Adds one event."""
+        with self._lock:
+            finding = self._findings.get(site_of(event))
+            if finding is None:
+                # The suggestion reads the source line, so it is made when somebody looks.
+                self._findings[site_of(event)] = Finding(event, 1, event.blocked_us, "")
+                return
+            finding.count += 1
+            if event.blocked_us is not None:
+                finding.blocked_us = (finding.blocked_us or 0.0) + event.blocked_us
+
+    def record_for_all(self, event: Event) -> None:
+        """Adds an event of which nobody knows whose code caused it: all open regions get it."""
+        self.record(event)
+
+    def findings(self) -> list[Finding]:
+        """What was recorded so far, the most costly first: by time lost, then by count."""
+        with self._lock:
+            found = [
+                Finding(each.event, each.count, each.blocked_us, each.suggestion)
+                for each in self._findings.values()
+            ]
+        for each in found:
+            each.suggestion = suggest(
+                api=each.event.api,
+                source=each.source,
+                op_stack=each.event.op_stack,
+                direction=each.event.direction,
+                host_memory=each.event.host_memory,
+            )
+        return by_cost(found)
+
+    def counted(self) -> int:
+        """How many events count against a limit."""
+        with self._lock:
+            return sum(each.count for each in self._findings.values() if each.counts)
+
+
+def by_cost(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted by time lost, then by count; what may not be a wait at all stands last."""
+    return sorted(
+        findings, key=lambda each: (not each.counts, -(each.blocked_us or 0.0), -each.count)
+    )

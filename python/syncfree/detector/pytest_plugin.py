@@ -1,0 +1,263 @@
+"""pytest plugin `syncfree`: tests that fail where the host waits for the GPU.
+
+pytest loads it at its start in every project, so it imports neither torch nor the detector before a
+test asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from syncfree.detector.allow import Pattern
+    from syncfree.detector.baseline import Baseline, KnownSite
+    from syncfree.detector.report import Report
+    from syncfree.errors import SyncError
+
+_OPTIONS = ("max", "allow", "warmup")
+_ratchet = pytest.StashKey["Ratchet"]()
+_found = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the options of the baseline and of the tier."""
+    group = parser.getgroup("syncfree", "waits for the GPU")
+    group.addoption(
+        "--sync-baseline",
+        metavar="FILE",
+        type=Path,
+        help="waits that are known pass, new ones fail, vanished ones are reported",
+    )
+    group.addoption(
+        "--sync-baseline-update",
+        action="store_true",
+        help="write the baseline file: waits found by the tests that run pass",
+    )
+    group.addoption(
+        "--sync-tier",
+        choices=("auto", "0", "2", "3"),
+        default="auto",
+        help="how waits are found (default: auto, which is 0 without a GPU)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker and reads the baseline."""
+    config.addinivalue_line(
+        "markers",
+        "no_sync(max=0, allow=[], warmup=0): the test fails if it makes the host wait for the GPU "
+        "more than `max` times; it runs `warmup` times before",
+    )
+    file: Path | None = config.getoption("--sync-baseline")
+    update: bool = config.getoption("--sync-baseline-update")
+    if file is None:
+        if update:
+            raise pytest.UsageError("--sync-baseline-update needs --sync-baseline FILE")
+        return
+    ratchet = Ratchet(file.absolute(), config.rootpath, update)
+    config.stash[_ratchet] = ratchet
+    # With xdist every process compares, and the first one hears of all tests and sums up.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ratchet, "syncfree-ratchet")
+
+
+@pytest.fixture
+def no_sync(request: pytest.FixtureRequest) -> Callable[..., Guard]:
+    """A maker of guards, which take ``max``, ``allow`` and ``warmup``, for `with` blocks.
+
+    A guard may be entered again and again; its first `warmup` blocks are not judged.
+    """
+
+    def make(max: int = 0, allow: Sequence[Pattern] = (), warmup: int = 0) -> Guard:
+        return Guard(request.node, max, allow, warmup)
+
+    return make
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Runs tests with the marker `no_sync` inside of a guard."""
+    marker = pyfuncitem.get_closest_marker("no_sync")
+    if marker is None:
+        return (yield)
+    if marker.args or set(marker.kwargs) - set(_OPTIONS):
+        raise pytest.UsageError(
+            f"{pyfuncitem.nodeid}: the marker no_sync takes {', '.join(_OPTIONS)} by name, but got "
+            f"{marker.args + tuple(marker.kwargs)}"
+        )
+    guard = Guard(
+        pyfuncitem,
+        marker.kwargs.get("max", 0),
+        marker.kwargs.get("allow", ()),
+        marker.kwargs.get("warmup", 0),
+    )
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    for _ in range(guard.warmup):
+        with guard:
+            pyfuncitem.obj(**arguments)
+    guard.raises = False
+    with guard:
+        result = yield
+    if guard.failure is not None:
+        # The report says where; a traceback would lead into this plugin.
+        pytest.fail(str(guard.failure), pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Puts what a test found on its report, which xdist brings to the first process."""
+    report = yield
+    if report.when == "call" and _found in item.stash:
+        report.syncfree_findings = item.stash[_found]
+    return report
+
+
+class Guard:
+    """A block of a test that must not make the host wait.
+
+    Args:
+        item: The test.
+        max: How many waits are accepted.
+        allow: As in :func:`syncfree.detect_syncs`.
+        warmup: How many blocks are not judged.
+    """
+
+    def __init__(self, item: pytest.Item, max: int, allow: Sequence[Pattern], warmup: int) -> None:
+        from syncfree.detector.regions import detect_syncs
+        from syncfree.detector.tiers import BY_NAME
+
+        if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
+            raise ValueError(f"warmup is a count of at least 0, but got {warmup!r}")
+        tier = BY_NAME[item.config.getoption("--sync-tier")]
+        self._region = detect_syncs(max_syncs=max, allow=allow, tier=tier)
+        self._item = item
+        self._max = max
+        self.warmup = self._left = warmup
+        self.raises = True
+        self.failure: SyncError | None = None
+
+    def __enter__(self) -> Report:
+        return self._region.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._region.__exit__(kind, error, traceback)
+        if self._left:
+            self._left -= 1
+            return
+        report = self._region.report
+        ratchet = self._item.config.stash.get(_ratchet, None)
+        if ratchet is not None:
+            report = ratchet.judge(self._item, report)
+        if error is None and report.count > self._max:
+            from syncfree.errors import SyncError
+
+            __tracebackhide__ = True
+            self.failure = SyncError(f"at most {self._max} allowed, but {report}", report)
+            if self.raises:
+                raise self.failure
+
+
+class Ratchet:
+    """The baseline of a session: what it knows, and what the session's tests found."""
+
+    def __init__(self, file: Path, root: Path, update: bool) -> None:
+        self._file = file
+        self._root = root
+        self._update = update
+        self._known: Baseline | None = None
+        self._sites: dict[tuple[str, int, str], KnownSite] = {}
+        self._tests: set[str] = set()
+
+    def judge(self, item: pytest.Item, report: Report) -> Report:
+        """What is new in a report; notes all of it for the end of the session."""
+        from syncfree.detector.baseline import site
+
+        noted = item.stash.setdefault(_found, [])
+        for each in report.findings:
+            if each.counts:
+                here = site(each, self._root)
+                noted.append(
+                    {
+                        "file": here.file,
+                        "line": each.line,
+                        "function": here.function,
+                        "api": here.api,
+                        "source": here.source,
+                    }
+                )
+        if self._update:
+            return report.without(report.findings)
+        return report.without(self._baseline().compare(report.findings).known)
+
+    def _baseline(self) -> Baseline:
+        from syncfree.detector.baseline import Baseline
+
+        if self._known is None:
+            if self._update and not self._file.exists():
+                self._known = Baseline([], self._root)
+            else:
+                self._known = Baseline.read(self._file, self._root)
+        return self._known
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Adds up what the tests found."""
+        found = getattr(report, "syncfree_findings", None)
+        if found is None:
+            return
+        from syncfree.detector.baseline import KnownSite
+
+        test = report.nodeid.partition("[")[0]
+        self._tests.add(test)
+        for each in found:
+            key = each["file"], each["line"], each["api"]
+            before = self._sites[key].tests if key in self._sites else ()
+            values = {name: value for name, value in each.items() if name != "line"}
+            tests = tuple(sorted({*before, test}))
+            self._sites[key] = KnownSite(**values, tests=tests)
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Writes the baseline, or says which of its waits have vanished."""
+        if not self._tests and not self._update:
+            return
+        from syncfree.detector.baseline import Baseline
+
+        # What only tests outside of this session reach is neither vanished nor taken out.
+        of_others = [
+            each
+            for each in self._baseline().sites
+            if each.tests and not self._tests.intersection(each.tests)
+        ]
+        if self._update:
+            sites = [*self._sites.values(), *of_others]
+            Baseline(sites, self._root).write(self._file)
+            terminalreporter.write_sep("-", "waits for the GPU")
+            terminalreporter.write_line(f"{len(sites)} known waits written to {self._file}")
+            return
+        rest = [each for each in self._baseline().sites if each not in of_others]
+        vanished = _not_among(rest, list(self._sites.values()))
+        if vanished:
+            terminalreporter.write_sep("-", "waits for the GPU")
+        for site in vanished:
+            terminalreporter.write_line(f"vanished, take it out of {self._file.name}: {site}")
+
+
+def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]:
+    rest = list(seen)
+    missing = []
+    for each in known:
+        same = [other for other in rest if other == each] or [
+            other for other in rest if other.key == each.key
+        ]
+        if same:
+            rest.remove(same[0])
+        else:
+            missing.append(each)
+    return missing

@@ -1,0 +1,280 @@
+"""What a region found: findings, tables, JSON and SARIF."""
+
+from __future__ import annotations
+
+import json as _json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncfree.detector.findings import Event, Finding, Frame, Recorder, Verdict, by_cost, site_of
+from syncfree.errors import DetectorError, MissingExtraError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+VERSION = 1
+
+
+class Report:
+    """What a region found so far; complete once the region is closed.
+
+    Attributes:
+        tier: Number of the tier that looked: 0, 2 or 3.
+        note: Why it was not a higher tier; empty where there is nothing to say.
+        seconds: Wall time of the region, 0 while it is open.
+        allowed: Waits that were meant: how many for each reason.
+
+    Example:
+        >>> import syncfree
+        >>> with syncfree.detect_syncs(tier=0) as report:  # doctest: +SKIP
+        ...     loss.item()
+        >>> report.findings[0].line  # doctest: +SKIP
+        2
+    """
+
+    def __init__(self, tier: int = 0, note: str = "") -> None:
+        self.tier = tier
+        self.note = note
+        self.seconds = 0.0
+        self.allowed: dict[str, int] = {}
+        self._recorder = Recorder()
+        self._fixed: list[Finding] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        findings: Iterable[Finding],
+        *,
+        tier: int,
+        note: str = "",
+        seconds: float = 0.0,
+        allowed: Mapping[str, int] | None = None,
+    ) -> Report:
+        """A report of findings that are known already."""
+        report = cls(tier, note)
+        report._fixed = by_cost(findings)
+        report.seconds = seconds
+        report.allowed = dict(allowed or {})
+        return report
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The guilty lines, the most costly first."""
+        return self._recorder.findings() if self._fixed is None else list(self._fixed)
+
+    @property
+    def count(self) -> int:
+        """How many waits count against a limit: all but the conditional ones."""
+        if self._fixed is None:
+            return self._recorder.counted()
+        return sum(each.count for each in self._fixed if each.counts)
+
+    def record(self, event: Event) -> None:
+        """Adds an event that counts."""
+        self._recorder.record(event)
+
+    def record_allowed(self, reason: str) -> None:
+        """Adds an event that was meant."""
+        self.allowed[reason] = self.allowed.get(reason, 0) + 1
+
+    def without(self, known: Iterable[Finding]) -> Report:
+        """The same report without some of its findings."""
+        sites = {site_of(each.event) for each in known}
+        rest = [each for each in self.findings if site_of(each.event) not in sites]
+        return Report.of(
+            rest, tier=self.tier, note=self.note, seconds=self.seconds, allowed=self.allowed
+        )
+
+    def json(self) -> dict[str, Any]:
+        """The documented JSON document (docs/detector.md), as plain values.
+
+        Example:
+            >>> from syncfree.detector import Report
+            >>> Report.of([], tier=0).json()["findings"]
+            []
+        """
+        return {
+            "version": VERSION,
+            "tier": self.tier,
+            "note": self.note,
+            "seconds": self.seconds,
+            "count": self.count,
+            "allowed": dict(self.allowed),
+            "findings": [finding_as_json(each) for each in self.findings],
+        }
+
+    def sarif(self, root: str | Path | None = None) -> dict[str, Any]:
+        """A SARIF 2.1.0 log, which code hosts show beside the lines.
+
+        Args:
+            root: Files below it get relative addresses; default: the working directory.
+        """
+        from syncfree.detector.sarif import as_sarif
+
+        return as_sarif(self, Path.cwd() if root is None else Path(root))
+
+    def table(self) -> Table:
+        """The guilty lines as a table for ``rich.print``.
+
+        Raises:
+            MissingExtraError: rich is not installed; ``str(report)`` needs nothing.
+        """
+        try:
+            from syncfree.detector.table import as_table
+        except ImportError:
+            raise MissingExtraError("The table of a report", "cli") from None
+        return as_table(self)
+
+    def __str__(self) -> str:
+        from syncfree.detector.text import as_text
+
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return f"Report(tier={self.tier}, count={self.count}, findings={len(self.findings)})"
+
+
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """One finding of the JSON document."""
+    event = finding.event
+    return {
+        "file": finding.file,
+        "line": finding.line,
+        "function": finding.function,
+        "source": finding.source,
+        "api": event.api,
+        "verdict": event.verdict.value,
+        "why": event.why,
+        "count": finding.count,
+        "blocked_us": finding.blocked_us,
+        "direction": event.direction,
+        "bytes": event.bytes,
+        "host_memory": event.host_memory,
+        "op_stack": list(event.op_stack),
+        "forward": None if event.forward is None else _frame_as_json(event.forward),
+        "library": event.library,
+        "one_time": event.one_time,
+        "ranks": list(finding.ranks),
+        "stack": [_frame_as_json(frame) for frame in event.stack],
+        "suggestion": finding.suggestion,
+    }
+
+
+def _frame_as_json(frame: Frame) -> dict[str, Any]:
+    return {"file": frame.file, "line": frame.line, "function": frame.function}
+
+
+def report_from_json(document: Mapping[str, Any] | str) -> Report:
+    """The report that `Report.json` wrote.
+
+    Raises:
+        DetectorError: It is no such document, or of a later version.
+    """
+    try:
+        values: Mapping[str, Any] = _json.loads(document) if isinstance(document, str) else document
+        check_version(values["version"])
+        return Report.of(
+            [_finding_from_json(each) for each in values["findings"]],
+            tier=values["tier"],
+            note=values.get("note", ""),
+            seconds=values.get("seconds", 0.0),
+            allowed=values.get("allowed"),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DetectorError(
+            f"this is no JSON report of the sync detector: {type(error).__name__}: {error}"
+        ) from None
+
+
+def check_version(version: Any) -> None:
+    """Refuses documents of later versions.
+
+    Raises:
+        DetectorError: The version is not ours.
+    """
+    if version != VERSION:
+        raise DetectorError(
+            f"the document has version {version!r}, but this syncfree reads version {VERSION}"
+        )
+
+
+def _finding_from_json(values: Mapping[str, Any]) -> Finding:
+    event = Event(
+        api=values["api"],
+        verdict=Verdict(values["verdict"]),
+        why=values["why"],
+        stack=tuple(Frame(**frame) for frame in values["stack"]),
+        blocked_us=values["blocked_us"],
+        direction=values["direction"],
+        bytes=values["bytes"],
+        host_memory=values["host_memory"],
+        op_stack=tuple(values["op_stack"]),
+        forward=None if values["forward"] is None else Frame(**values["forward"]),
+        library=values["library"],
+        one_time=values.get("one_time", False),
+    )
+    return Finding(
+        event,
+        values["count"],
+        values["blocked_us"],
+        values["suggestion"],
+        tuple(values.get("ranks", ())),
+    )
+
+
+def merge_ranks(reports: Mapping[int, Report]) -> Report:
+    """One report of all processes of a distributed run.
+
+    A line that several ranks report is one finding: counts and times are added, and `ranks` says
+    who saw it. The wall time is the longest one.
+
+    Args:
+        reports: By rank, at least one.
+
+    Raises:
+        ValueError: There is none.
+
+    Example:
+        >>> from syncfree.detector import Report, merge_ranks
+        >>> merge_ranks({0: Report.of([], tier=0), 1: Report.of([], tier=0)}).count
+        0
+    """
+    if not reports:
+        raise ValueError("merge_ranks needs at least one report, but got none")
+    ordered = [report for _, report in sorted(reports.items())]
+    marked = [
+        [replace(each, ranks=(rank,)) for each in report.findings]
+        for rank, report in sorted(reports.items())
+    ]
+    seconds = max(report.seconds for report in ordered)
+    return _merged(ordered, marked, seconds)
+
+
+def join(first: Report, second: Report) -> Report:
+    """One report of two stretches of a run, one after the other."""
+    findings = [first.findings, second.findings]
+    return _merged([first, second], findings, first.seconds + second.seconds)
+
+
+def _merged(reports: list[Report], findings: list[list[Finding]], seconds: float) -> Report:
+    sums: dict[Any, Finding] = {}
+    for each in (each for found in findings for each in found):
+        total = sums.setdefault(site_of(each.event), replace(each, count=0, ranks=()))
+        total.ranks += each.ranks
+        if each.blocked_us is not None and total.count:
+            total.blocked_us = (total.blocked_us or 0.0) + each.blocked_us
+        total.count += each.count
+    allowed: Counter[str] = Counter()
+    for report in reports:
+        allowed.update(report.allowed)
+    notes = dict.fromkeys(report.note for report in reports if report.note)
+    return Report.of(
+        sums.values(),
+        tier=min(report.tier for report in reports),
+        note="; ".join(notes),
+        seconds=seconds,
+        allowed=allowed,
+    )

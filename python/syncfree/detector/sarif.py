@@ -1,0 +1,113 @@
+"""A report in SARIF 2.1.0 (OASIS standard), the format in which code hosts take warnings."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from syncfree._version import __version__
+from syncfree.detector.findings import Finding, Frame, Verdict
+from syncfree.detector.text import cost
+
+if TYPE_CHECKING:
+    from syncfree.detector.report import Report
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+_ROOT = "SRCROOT"
+_LEVELS = {Verdict.SYNC: "warning", Verdict.POLL: "warning", Verdict.CONDITIONAL: "note"}
+
+
+def as_sarif(report: Report, root: Path) -> dict[str, Any]:
+    """A log with one run; a rule for each api."""
+    root = root.resolve()
+    rules = list(dict.fromkeys(each.event.api for each in report.findings))
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "syncfree",
+                        "semanticVersion": __version__,
+                        "rules": [_rule(api, report) for api in rules],
+                    }
+                },
+                "originalUriBaseIds": {_ROOT: {"uri": f"{root.as_uri()}/"}},
+                "columnKind": "unicodeCodePoints",
+                "results": [
+                    _result(each, rules.index(each.event.api), report, root)
+                    for each in report.findings
+                ],
+            }
+        ],
+    }
+
+
+def _rule(api: str, report: Report) -> dict[str, Any]:
+    first = next(each for each in report.findings if each.event.api == api)
+    return {
+        "id": api,
+        "shortDescription": {"text": f"The host waits for the GPU in {api}"},
+        "fullDescription": {"text": first.event.why},
+        "help": {"text": first.suggestion},
+        "defaultConfiguration": {"level": _LEVELS[first.event.verdict]},
+    }
+
+
+def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[str, Any]:
+    event = finding.event
+    text = f"{event.why} ({event.api}, {cost(finding, report)}) {finding.suggestion}"
+    return {
+        "ruleId": event.api,
+        "ruleIndex": index,
+        "level": _LEVELS[event.verdict],
+        "message": {"text": text},
+        "locations": [_location(finding.frame, root)],
+        "stacks": [
+            {
+                "message": {"text": "Python stack, innermost first"},
+                "frames": [{"location": _location(frame, root)} for frame in event.stack],
+            }
+        ],
+        # Stays the same when lines above are added, so that a host knows an old warning again.
+        "partialFingerprints": {"syncfreeSite/v1": _fingerprint(finding, root)},
+        "occurrenceCount": finding.count,
+        "properties": {
+            "verdict": event.verdict.value,
+            "blockedMicroseconds": finding.blocked_us,
+            "tier": report.tier,
+        },
+    }
+
+
+def _location(frame: Frame, root: Path) -> dict[str, Any]:
+    physical: dict[str, Any] = {"artifactLocation": _artifact(frame.file, root)}
+    if frame.line > 0:
+        physical["region"] = {"startLine": frame.line}
+        if frame.source:
+            physical["region"]["snippet"] = {"text": frame.source}
+    return {
+        "physicalLocation": physical,
+        "logicalLocations": [{"fullyQualifiedName": frame.function, "kind": "function"}],
+    }
+
+
+def _artifact(file: str, root: Path) -> dict[str, str]:
+    path = Path(file)
+    if not path.is_absolute():  # "<stdin>", a notebook's cell
+        return {"uri": quote(file)}
+    if path.is_relative_to(root):
+        return {"uri": quote(path.relative_to(root).as_posix()), "uriBaseId": _ROOT}
+    return {"uri": path.as_uri()}
+
+
+def _fingerprint(finding: Finding, root: Path) -> str:
+    place = _artifact(finding.file, root)["uri"]
+    parts = (place, finding.function, finding.event.api, finding.source)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

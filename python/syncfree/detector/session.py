@@ -1,0 +1,157 @@
+"""The one active tier of a process: opened by the first region, closed by the last."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from syncfree.detector.findings import Event, Recorder
+from syncfree.detector.scope import Scoped, ThreadsInherit
+from syncfree.errors import DetectorError
+
+if TYPE_CHECKING:
+    from syncfree.detector.regions import Region
+    from syncfree.detector.tiers import Tier, TierChoice
+
+# The regions that the running code is inside of, outermost first.
+_around: Scoped[tuple[Region, ...]] = Scoped("syncfree_regions", ())
+
+
+class _Router(Recorder):
+    """Hands an event to every region whose code waited."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._process = os.getpid()
+
+    def record(self, event: Event) -> None:
+        # A forked child (a DataLoader's worker) has the patches of its parent, but no region.
+        if os.getpid() != self._process:
+            return
+        inside = _around.get()
+        for region in self._session.open_regions():
+            if region.all_threads or region in inside:
+                region.take(event)
+
+    def record_for_all(self, event: Event) -> None:
+        for region in self._session.open_regions():
+            region.take(event, may_raise=False)
+
+
+class Session:
+    """Counts the open regions and holds the tier that serves all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._open: tuple[Region, ...] = ()
+        self._threads = ThreadsInherit()
+        self.tier: Tier | None = None
+        self.note = ""
+
+    def open_regions(self) -> tuple[Region, ...]:
+        """All regions of the process that are open now."""
+        return self._open
+
+    def open(self, region: Region, choice: TierChoice, *, raise_at_call: bool) -> Tier:
+        """Counts a region in; the first one enters the tier.
+
+        Raises:
+            DetectorError: Another tier is active, or the one asked for cannot work here.
+        """
+        from syncfree.detector.tiers import open_tier
+
+        with self._lock:
+            is_first = self.tier is None
+            if self.tier is None:
+                recorder = _Router(self)
+                self.tier, self.note = open_tier(choice, recorder, raise_at_call=raise_at_call)
+                self._threads.__enter__()
+            elif choice not in ("auto", self.tier.number):
+                raise DetectorError(
+                    f"tier {choice} was asked for inside of a region that uses tier "
+                    f"{self.tier.number}; a process has one tier at a time: use tier='auto' inside"
+                )
+            tier = self.tier
+            if raise_at_call:
+                _raise_at_call(tier, True)
+            if not is_first:
+                getattr(tier, "enter_thread", _nothing)()
+            self._open = (*self._open, region)
+            return tier
+
+    def close(self, region: Region, *, raise_at_call: bool) -> None:
+        """Counts a region out; the last one leaves the tier."""
+        with self._lock:
+            tier = self.tier
+            if tier is None or region not in self._open:
+                return
+            try:
+                drain()
+                if raise_at_call:
+                    _raise_at_call(tier, False)
+                if len(self._open) == 1:
+                    tier.__exit__(None, None, None)
+                else:
+                    getattr(tier, "leave_thread", _nothing)()
+            finally:
+                self._open = tuple(each for each in self._open if each is not region)
+                if not self._open:
+                    self._threads.__exit__()
+                    self.tier = None
+
+
+session = Session()
+
+
+def drain() -> None:
+    """Has the tier record what happened so far, before the scope of the running code changes."""
+    getattr(session.tier, "drain", _nothing)()
+
+
+def _nothing() -> None:
+    """In place of what a tier does not have."""
+
+
+def _raise_at_call(tier: Tier, on: bool) -> None:
+    # Tier 0 records before the wait, in the thread that waits: there the region itself raises.
+    if tier.number == 0:
+        return
+    switch = getattr(tier, "raise_at_call", None)
+    if switch is None:
+        raise DetectorError(
+            f"raise_at='call' cannot work inside of a region that uses tier {tier.number}, which "
+            "sees a wait only after it began: give the outer region tier=2"
+        )
+    switch(on)
+
+
+def stop_raising() -> int:
+    """Waits do not raise at the call until `go_on_raising` gets what this returns."""
+    switch = getattr(session.tier, "raise_at_call", None)
+    if switch is None:
+        return 0
+    count = sum(region.raises_at_call for region in _around.get())
+    for _ in range(count):
+        switch(False)
+    return count
+
+
+def go_on_raising(count: int) -> None:
+    """Waits raise at the call again, if they did."""
+    for _ in range(count):
+        if session.tier is not None:
+            _raise_at_call(session.tier, True)
+
+
+def enter_scope(region: Region) -> None:
+    """The running code is inside of a region from here on."""
+    drain()
+    _around.set((*_around.get(), region))
+
+
+def leave_scope(region: Region) -> None:
+    """The running code is outside of a region from here on."""
+    drain()
+    _around.set(tuple(each for each in _around.get() if each is not region))

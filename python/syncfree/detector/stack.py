@@ -1,0 +1,88 @@
+"""Python stacks as a user wants to read them: without torch, syncfree and the runner."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from syncfree.detector.findings import Frame
+
+# What a stack is cut of everywhere, and what ends it: the machinery that started the program.
+_PASSED_OVER = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
+_RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio")
+
+_folders: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+
+def stack_here() -> tuple[Frame, ...]:
+    """The stack of the calling thread, innermost first; never empty."""
+    return clean(_walk(sys._getframe(1)))
+
+
+def stack_of(frame: FrameType | None) -> tuple[Frame, ...]:
+    """The stack from a frame outwards; never empty."""
+    return clean(_walk(frame))
+
+
+def stack_of_error(traceback: TracebackType | None) -> tuple[Frame, ...]:
+    """The stack in which an error was raised, from the frame that caught it inwards."""
+    frames = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append(Frame(code.co_filename, traceback.tb_lineno, _name(code)))
+        traceback = traceback.tb_next
+    return clean(reversed(frames))
+
+
+def clean(frames: Iterator[Frame]) -> tuple[Frame, ...]:
+    """Without torch and syncfree, up to the machinery that runs the program.
+
+    If nothing else is left, the innermost frame is kept.
+    """
+    kept: list[Frame] = []
+    first = Frame("<unknown>", 0, "<unknown>")
+    for number, frame in enumerate(frames):
+        if number == 0:
+            first = frame
+        if is_inside(frame.file, _PASSED_OVER):
+            continue
+        if kept and is_inside(frame.file, _RUNNERS):
+            break
+        kept.append(frame)
+    return tuple(kept) or (first,)
+
+
+def is_inside(file: str, packages: tuple[str, ...]) -> bool:
+    """Whether a file belongs to one of some packages or modules."""
+    if file.startswith("<frozen"):
+        return True
+    if packages not in _folders:
+        _folders[packages] = tuple(place for name in packages for place in _places(name))
+    return file.startswith(_folders[packages])
+
+
+def _places(name: str) -> list[str]:
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return []
+    if spec.submodule_search_locations:
+        return [f"{Path(place)}/" for place in spec.submodule_search_locations]
+    return [spec.origin] if spec.origin else []
+
+
+def _walk(frame: FrameType | None) -> Iterator[Frame]:
+    while frame is not None:
+        yield Frame(frame.f_code.co_filename, frame.f_lineno, _name(frame.f_code))
+        frame = frame.f_back
+
+
+def _name(code: object) -> str:
+    # Python 3.10 knows no qualified names.
+    name: str = getattr(code, "co_qualname", None) or code.co_name  # type: ignore[attr-defined]
+    return name

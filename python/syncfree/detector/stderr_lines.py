@@ -1,0 +1,166 @@
+"""Reads what C++ writes to file descriptor 2, and passes on all but torch's sync warnings.
+
+torch's warnings reach Python only from its own bindings. An operator of a C++ extension runs
+without their handler, and its warnings go straight to the descriptor.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+MESSAGE = "called a synchronizing CUDA operation"
+
+# How long an unfinished line that may become a warning is held back.
+_PATIENCE_MS = 50
+# What opens c10's line: "[W" and a date, a file and a line number, then "Warning:".
+_OPENING = b"[W"
+
+
+class LineFilter:
+    r"""Takes the sync warnings out of a stream of bytes.
+
+    Everything else is handed on at once, also unfinished lines, as progress bars write them.
+
+    Example:
+        >>> from syncfree.detector.stderr_lines import LineFilter
+        >>> lines = LineFilter()
+        >>> lines.feed(b"10%[W1121 a.cpp:1] Warning: called a synchronizing CUDA operation\n20%")
+        (b'10%20%', 1)
+    """
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    @property
+    def holds(self) -> bool:
+        """Whether an unfinished line is held back."""
+        return bool(self._held)
+
+    def feed(self, data: bytes) -> tuple[bytes, int]:
+        """What to pass on, and how many warnings were taken out."""
+        data, self._held = self._held + data, b""
+        passed = b""
+        found = 0
+        while True:
+            begin = data.find(_OPENING)
+            if begin < 0:
+                # The end may be the first half of the opening.
+                keep = 1 if data.endswith(_OPENING[:1]) else 0
+                passed, self._held = passed + data[: len(data) - keep], data[len(data) - keep :]
+                return passed, found
+            passed, data = passed + data[:begin], data[begin:]
+            end = data.find(b"\n") + 1
+            if not end:
+                self._held = data
+                return passed, found
+            line, data = data[:end], data[end:]
+            if MESSAGE.encode() in line:
+                found += 1
+            else:
+                passed += line
+
+    def flush(self) -> bytes:
+        """What was held back."""
+        held, self._held = self._held, b""
+        return held
+
+
+class StderrWatch:
+    """While active, sync warnings on descriptor 2 are counted instead of shown.
+
+    Args:
+        notice: Called from a thread with the number of warnings that nobody took in time.
+    """
+
+    def __init__(self, notice: Callable[[int], None]) -> None:
+        self._notice = notice
+        self._lines = LineFilter()
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._busy = 0
+        self._ended = False
+
+    def __enter__(self) -> StderrWatch:
+        self._terminal = os.dup(2)
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.dup2(writing, 2)
+        os.close(writing)
+        self._thread = threading.Thread(target=self._forward, name="syncfree-stderr", daemon=True)
+        self._thread.start()
+        # A program may end inside of a region: what it says then must still be seen.
+        atexit.register(self._restore)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        atexit.unregister(self._restore)
+        self._restore()
+
+    def _restore(self) -> None:
+        os.dup2(self._terminal, 2)
+        self.read()
+        # Child processes may hold the pipe: the thread serves them until the last one is gone.
+        self._thread.join(timeout=0.2)
+
+    def expect(self) -> None:
+        """A call begins whose warnings the caller takes itself."""
+        with self._lock:
+            self._busy += 1
+
+    def take(self) -> int:
+        """The number of warnings since `expect`."""
+        with self._lock:
+            self._busy -= 1
+            self._drain()
+            count, self._pending = self._pending, 0
+            return count
+
+    def read(self) -> None:
+        """Reads what is there, and notices warnings that no call expects."""
+        with self._lock:
+            self._drain()
+            if self._busy:
+                return
+            count, self._pending = self._pending, 0
+        if count:
+            self._notice(count)
+
+    def _drain(self) -> None:
+        while not self._ended:
+            try:
+                data = os.read(self._reading, 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                self._pass_on(self._lines.flush())
+                self._ended = True
+                os.close(self._reading)
+                os.close(self._terminal)
+                return
+            passed, found = self._lines.feed(data)
+            self._pending += found
+            self._pass_on(passed)
+
+    def _forward(self) -> None:
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        while not self._ended:
+            if poll.poll(_PATIENCE_MS if self._lines.holds else None):
+                self.read()
+                continue
+            with self._lock:
+                self._pass_on(self._lines.flush())
+
+    def _pass_on(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._terminal, data) :]

@@ -1,0 +1,197 @@
+"""What to write instead of a line that makes the host wait."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_DEFERRED = "`syncfree.deferred(tensor)`"
+
+_LOGGING = re.compile(
+    r"\bprint\(|\blog(ger|ging)?\b|\blog_|\.log\(|add_scalar|wandb|mlflow|set_postfix|"
+    r"set_description|tqdm|writer\.|\.append\(|\bf['\"]",
+    re.IGNORECASE,
+)
+_BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.+\belse\b|\b(and|or|not)\b")
+
+LOGGED = (
+    f"Keep the tensor and read it when it has arrived: {_DEFERRED} copies it without a wait and "
+    "prints the newest value that is there; or append `tensor.detach()` to a list and read the "
+    "list once an epoch."
+)
+SCALAR = (
+    "Go on with the 0-d tensor: arithmetic, comparisons and torch.where take it as it is. Where "
+    f"Python must have the number, {_DEFERRED} brings it without a wait, or read it once an epoch."
+)
+BRANCH = (
+    "Decide on the device: `torch.where(condition, a, b)`, or multiply by the condition. Where "
+    f"Python must branch, look at {_DEFERRED} of an earlier step."
+)
+MASK = (
+    "Keep the full shape: `torch.where(mask, x, 0)` or `x * mask`, and divide by `mask.sum()`; for "
+    "assignments `x.masked_fill_(mask, value)`; with a known bound `torch.nonzero_static(mask, "
+    "size=n)`."
+)
+NONZERO = (
+    "The number of results decides a shape. Keep the mask and use `torch.where(mask, a, b)`, or, "
+    "with a known bound, `torch.nonzero_static(x, size=n)`."
+)
+UNIQUE = (
+    "The number of results decides a shape. Sort and compare neighbours on the device, count into "
+    "a tensor of fixed size (`zeros.scatter_add_(0, x, ones)`), or do it once outside of the loop."
+)
+BINCOUNT = (
+    "bincount reads its largest value. Count into a tensor of fixed size: "
+    "`torch.zeros(n, dtype=torch.long, device=x.device).scatter_add_(0, x, torch.ones_like(x))`; "
+    "for accuracies use syncfree.classification."
+)
+REPEAT = "Pass `output_size=` to repeat_interleave, so that it need not add up the repeats."
+ONE_HOT = "Pass `num_classes=`; without it one_hot reads the largest label."
+READ_BACK = (
+    f"Stay on the device, or read back with {_DEFERRED}: a copy to pinned memory on the current "
+    "stream, and `.value()` when you need it."
+)
+UPLOAD = (
+    "Copy from pinned memory: `tensor.pin_memory().to(device, non_blocking=True)`, or "
+    "`DataLoader(..., pin_memory=True)` with `batch.to(device, non_blocking=True)`."
+)
+NEW_TENSOR = (
+    "Make it on the device: `torch.full`, `torch.arange` or another factory with `device=`, once "
+    "and outside of the loop; `torch.tensor(data, device=...)` copies from pageable memory."
+)
+SYNCHRONIZE = (
+    "Take it out: work of one stream is in order anyway. Between streams use "
+    "`stream.wait_stream(other)` or `stream.wait_event(event)`; for timing record CUDA events and "
+    "read them once `event.query()` says so."
+)
+POLL = (
+    "A loop on `query()` is a wait. Do other work and look once a step, or use "
+    "`stream.wait_event(event)`."
+)
+PRINT = (
+    "Printing a tensor reads it. Print "
+    f"{_DEFERRED}, which shows the newest value that has arrived, or its shape."
+)
+CLIP = (
+    "`clip_grad_norm_(..., error_if_nonfinite=False)` does not wait (error_if_nonfinite=True "
+    "does); keep the norm that it returns as a tensor."
+)
+SCALER = (
+    "GradScaler asks the device whether gradients were infinite. An optimizer with `fused=True` "
+    "decides on the device; bfloat16 needs no scaler."
+)
+ALLOCATOR = (
+    "Freeing or reserving device memory may wait for all of it. Take `torch.cuda.empty_cache()` "
+    "out of the loop; let torch's allocator keep the memory."
+)
+BARRIER = (
+    "A barrier blocks the host. Collectives on one communicator are in order anyway; take it out "
+    "of the loop."
+)
+PINNING = "Pin once, outside of the loop, and copy into the pinned tensor: `pinned.copy_(source)`."
+VALUE = (
+    "`.value()` waits for a read-back that is under way. Ask `.ready()` first, or take "
+    "`.latest()`, the newest value that has arrived."
+)
+OTHER = (
+    "Look whether the result is needed on the host now; if not, keep it on the device or read it "
+    f"later through {_DEFERRED}. If the wait is meant: `# sync-ok: reason`."
+)
+
+# The first pattern that is found in an operator or api decides. What is most specific stands first.
+_BY_NAME = [
+    (r"bincount|histc", BINCOUNT),
+    (r"repeat_interleave", REPEAT),
+    (r"one_hot", ONE_HOT),
+    (r"unique", UNIQUE),
+    (r"masked_select|boolean|bool.*index|mask.*index", MASK),
+    (r"nonzero|argwhere", NONZERO),
+    (r"clip_grad", CLIP),
+    (r"scaler|found_inf", SCALER),
+    (r"barrier", BARRIER),
+    (r"query", POLL),
+    (r"pin_memory|HostAlloc|HostRegister|HostUnregister|FreeHost", PINNING),
+    (r"empty_cache|cuMem(Free|Alloc|Unmap|Release|Pool)|cudaFree|cudaMalloc", ALLOCATOR),
+    (r"__repr__|__str__|__format__|\bprint\b|\bformat\b|\brepr\b", PRINT),
+    (r"__bool__|\bbool\b|is_nonzero|aten::equal|allclose|Tensor\.equal|torch\.equal", BRANCH),
+]
+_READS = re.compile(
+    r"\bitem\b|_local_scalar_dense|__float__|__int__|__index__|__complex__|\bfloat\b|\bint\b|"
+    r"\bindex\b|tolist"
+)
+_COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto\b")
+_WAITS = re.compile(r"synchronize", re.IGNORECASE)
+
+# For waits of the driver or of torch's debug mode, whose name does not say what was written.
+_BY_SOURCE = [
+    (r"\.value\(\)", VALUE),
+    (r"\bbincount\(", BINCOUNT),
+    (r"\brepeat_interleave\(", REPEAT),
+    (r"\bone_hot\(", ONE_HOT),
+    (r"\bunique(_consecutive)?\(", UNIQUE),
+    (r"\bmasked_select\(", MASK),
+    (r"\b(nonzero|argwhere)\(|torch\.where\([^,()]*\)", NONZERO),
+    (r"\bclip_grad_norm_?\(", CLIP),
+    (r"\bscaler\.(step|unscale_|update)\(", SCALER),
+    (r"\bbarrier\(", BARRIER),
+    (r"\bempty_cache\(", ALLOCATOR),
+    (r"\bsynchronize\(", SYNCHRONIZE),
+    (r"\.(cpu|numpy)\(", READ_BACK),
+    (r"\btorch\.(tensor|as_tensor)\(", NEW_TENSOR),
+    (r"\.(cuda|to)\(", UPLOAD),
+]
+
+
+def suggest(
+    *,
+    api: str,
+    source: str = "",
+    op_stack: Sequence[str] = (),
+    direction: str | None = None,
+    host_memory: str | None = None,
+) -> str:
+    """What to write instead, in a sentence or two.
+
+    Args:
+        api: What waited.
+        source: The text of the guilty line; it tells a logging line from a branch.
+        op_stack: ATen operators, innermost first.
+        direction: ``"d2h"`` or ``"h2d"`` for a copy.
+        host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
+
+    Example:
+        >>> from syncfree.detector.suggestions import suggest
+        >>> suggest(api="aten::repeat_interleave")
+        'Pass `output_size=` to repeat_interleave, so that it need not add up the repeats.'
+    """
+    names = [api, *op_stack]
+    for pattern, text in _BY_NAME:
+        if any(re.search(pattern, name, re.IGNORECASE) for name in names):
+            return text
+    if any(_READS.search(name) for name in names):
+        return _of_a_read(source)
+    if direction == "h2d":
+        return NEW_TENSOR if re.search(r"\btorch\.(tensor|as_tensor)\(", source) else UPLOAD
+    if direction == "d2h" and any(_COPIES.search(name) for name in names):
+        # The driver's copy of a scalar read is told from others by what was written.
+        return _of_a_read(source) if re.search(r"\.item\(|\.tolist\(", source) else READ_BACK
+    return _by_source(api, source)
+
+
+def _of_a_read(source: str) -> str:
+    if _LOGGING.search(source):
+        return LOGGED
+    return BRANCH if _BRANCH.search(source) else SCALAR
+
+
+def _by_source(api: str, source: str) -> str:
+    for pattern, text in _BY_SOURCE:
+        if re.search(pattern, source):
+            return text
+    if re.search(r"\.(item|tolist)\(|\b(float|int|bool)\(", source):
+        return _of_a_read(source)
+    if _COPIES.search(api):
+        return READ_BACK
+    if _WAITS.search(api) and not api.startswith(("cu", "cuda")):
+        return SYNCHRONIZE
+    return BRANCH if re.match(r"\s*(if|elif|while|assert)\b", source) else OTHER

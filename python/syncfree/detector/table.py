@@ -1,0 +1,59 @@
+"""A report as a table for a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from syncfree.detector.findings import Finding
+from syncfree.detector.text import details, duration, share, summary
+
+if TYPE_CHECKING:
+    from syncfree.detector.report import Report
+
+
+def as_table(report: Report) -> Table:
+    """The guilty lines, the most costly first; the caption sums up."""
+    timed = any(each.blocked_us is not None for each in report.findings)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        pad_edge=False,
+        show_header=bool(report.findings),
+        caption=Text(summary(report), "none"),
+        caption_justify="left",
+    )
+    if timed:
+        table.add_column("time lost", justify="right", no_wrap=True)
+        table.add_column("of wall", justify="right", no_wrap=True)
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("where the host waits, and what to write instead", overflow="fold")
+    for each in report.findings:
+        times = [_time(each), share(each, report) or "-"] if timed else []
+        table.add_row(*times, str(each.count), _place(each))
+    return table
+
+
+def _time(finding: Finding) -> str:
+    return "-" if finding.blocked_us is None else duration(finding.blocked_us)
+
+
+def _place(finding: Finding) -> Text:
+    kind = "" if finding.counts else f" ({finding.event.verdict.value})"
+    text = Text.assemble(
+        (f"{_short(finding.file)}:{finding.line}", "bold"),
+        f" in {finding.function}: ",
+        (finding.event.api, "red"),
+        kind,
+    )
+    for number, line in enumerate(details(finding)):
+        text.append(f"\n    {_short(line)}", "bold" if number == 0 else "none")
+    return text.append(f"\n{finding.suggestion}", "dim") if finding.counts else text
+
+
+def _short(text: str) -> str:
+    return text.replace(f"{Path.cwd()}/", "")

@@ -1,0 +1,110 @@
+"""A report as plain text, which needs no package: what errors and logs show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncfree.detector.findings import Finding, Verdict
+
+if TYPE_CHECKING:
+    from syncfree.detector.report import Report
+
+_SHOWN = 20
+
+
+def as_text(report: Report) -> str:
+    """A block of lines for each finding, the most costly first, and a summary."""
+    found = report.findings
+    lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
+    if len(found) > _SHOWN:
+        lines.append(f"  ... and {plural(len(found) - _SHOWN, 'line')} more")
+    return "\n".join([summary(report), *lines])
+
+
+def summary(report: Report) -> str:
+    """One sentence: how many waits at how many lines, what was allowed, which tier looked."""
+    guilty = [each for each in report.findings if each.counts]
+    if guilty:
+        text = f"the host waits {plural(report.count, 'time')} at {plural(len(guilty), 'line')}"
+    else:
+        text = "the host never waits"
+    maybe = sum(each.count for each in report.findings if not each.counts)
+    if maybe:
+        text += f", {maybe} calls may wait (not counted)"
+    for reason, count in report.allowed.items():
+        text += f", {count} allowed ({reason})"
+    return f"{text} [{report.note or f'tier {report.tier}'}]"
+
+
+def plural(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> from syncfree.detector.text import plural
+        >>> plural(1, "line"), plural(2, "line")
+        ('1 line', '2 lines')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(microseconds: float) -> str:
+    """A time with three digits and its unit.
+
+    Example:
+        >>> from syncfree.detector.text import duration
+        >>> duration(12.34), duration(4567.0), duration(2e6)
+        ('12.3 µs', '4.57 ms', '2 s')
+    """
+    for unit, scale in (("µs", 1.0), ("ms", 1e3)):
+        if microseconds < 999.5 * scale:
+            return f"{microseconds / scale:.3g} {unit}"
+    return f"{microseconds / 1e6:.3g} s"
+
+
+def share(finding: Finding, report: Report) -> str:
+    """The part of the wall time that was lost here; empty where it is not known."""
+    if finding.blocked_us is None or not report.seconds:
+        return ""
+    return f"{finding.blocked_us / report.seconds / 1e6:.1%}"
+
+
+def cost(finding: Finding, report: Report) -> str:
+    """Count, time lost and share of the wall time, as far as they are known."""
+    parts = [f"{finding.count}x"]
+    if finding.blocked_us is not None:
+        parts.append(duration(finding.blocked_us))
+    part = share(finding, report)
+    if part:
+        parts.append(f"{part} of the wall time")
+    return ", ".join(parts)
+
+
+def caller(finding: Finding) -> str:
+    """For a line inside of an installed package, the innermost line outside of any."""
+    if "site-packages" not in finding.file:
+        return ""
+    for frame in finding.event.stack:
+        if "site-packages" not in frame.file:
+            return f"{frame} in {frame.function}: {frame.source}"
+    return ""
+
+
+def details(finding: Finding) -> list[str]:
+    """The lines below the place of a finding: its source, and who is behind it."""
+    lines = [finding.source] if finding.source else []
+    if caller(finding):
+        lines.append(f"called from {caller(finding)}")
+    if finding.event.forward is not None:
+        lines.append(f"backward of {finding.event.forward}: {finding.event.forward.source}")
+    if finding.event.library is not None:
+        lines.append(f"waits inside of {finding.event.library}")
+    return lines
+
+
+def _block(finding: Finding, report: Report) -> list[str]:
+    kind = "" if finding.event.verdict is Verdict.SYNC else f" ({finding.event.verdict.value})"
+    place = f"  {finding.frame} in {finding.function}: {finding.event.api}{kind}"
+    lines = [f"{place}, {cost(finding, report)}", *details(finding)]
+    if finding.counts:
+        lines.append(finding.suggestion)
+    return [lines[0], *(f"      {line}" for line in lines[1:])]

@@ -1,0 +1,278 @@
+"""`torch.cuda` of a machine with one idle GPU. What is not answered here raises, by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from syncfree.detector.findings import Verdict
+from syncfree.detector.tier0 import streams
+from syncfree.detector.tier0.recording import record
+from syncfree.detector.tier0.replacing import Replacements
+from syncfree.detector.tier0.residence import is_cuda
+from syncfree.errors import VirtualDeviceError
+
+MEMORY = 80 * 1024**3
+_NAME = "Virtual CUDA device (syncfree tier 0)"
+_CAPABILITY = (9, 0)
+
+
+def install(replace: Replacements) -> None:
+    """Replaces `torch.cuda`, and what its files call in `torch._C`."""
+    for name in torch.cuda.__all__:
+        if name not in _ANSWERS and name not in _KEPT:
+            old = getattr(torch.cuda, name, None)
+            if callable(old) and not _is_tensor_type(old):
+                _put_everywhere(replace, name, _refusal(f"torch.cuda.{name}", old))
+    for name, answer in _ANSWERS.items():
+        _put_everywhere(replace, name, answer)
+    replace.put(torch.cuda, "_lazy_init", _lazy_init)
+    # A torch for CUDA then has as little of it as one for the CPU.
+    for name in [name for name in vars(torch._C) if name.startswith(_CUDA_ONLY)]:
+        replace.hide(torch._C, name)
+    replace.put(torch._C, "__getattr__", _missing)
+    replace.put(torch._C, "_scatter", lambda tensor, *_: (tensor.cuda(),))  # to one GPU
+    replace.put(torch.cuda, "default_generators", (torch.default_generator,))
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        replace.put(torch.cuda.nvtx, name, answer_with(0 if name != "mark" else None))
+    replace.put(torch.cuda.nvtx, "range", _range)
+    replace.put(torch.cuda.profiler, "start", answer_with())
+    replace.put(torch.cuda.profiler, "stop", answer_with())
+
+
+def _put_everywhere(replace: Replacements, name: str, new: Any) -> None:
+    """In `torch.cuda` and in the file of it that defines the name."""
+    old = getattr(torch.cuda, name, None)
+    if old is None:
+        return
+    replace.put(torch.cuda, name, new)
+    home = getattr(old, "__module__", None) or ""
+    if home.startswith("torch.cuda.") and vars(sys.modules[home]).get(name) is old:
+        replace.put(sys.modules[home], name, new)
+
+
+def _is_tensor_type(value: Any) -> bool:
+    """`torch.cuda.FloatTensor` and the storages: names for types, refused by torch if called."""
+    return isinstance(value, type) and value.__name__.endswith(("Tensor", "Storage"))
+
+
+def _refusal(name: str, old: Any) -> Any:
+    if isinstance(old, type):
+
+        def construct(cls: type, *args: Any, **kwargs: Any) -> Any:
+            raise VirtualDeviceError(name)
+
+        return type(old.__name__, (), {"__new__": construct, "__doc__": old.__doc__})
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise VirtualDeviceError(name)
+
+    return refuse
+
+
+def _lazy_init() -> None:
+    """Called by functions of torch.cuda that nobody answers for, and by torch's C++ factories."""
+    caller = sys._getframe(1)
+    module = caller.f_globals.get("__name__", "")
+    if module.startswith("torch.cuda"):
+        raise VirtualDeviceError(f"{module}.{caller.f_code.co_name}")
+    raise VirtualDeviceError(
+        "device='cuda' in a torch function that was stored before the sync detector started",
+        "Look it up when it is called, as in torch.zeros(...), or start the detector earlier.",
+    )
+
+
+_CUDA_ONLY = ("_cuda", "_nccl", "_nvtx", "_broadcast", "_gather", "_scatter")
+
+
+class _MissingCall(VirtualDeviceError, AttributeError):
+    """An AttributeError too, so that `hasattr` says no."""
+
+
+def _missing(name: str) -> Any:
+    """For `torch._C`: what torch's Python files call there and needs a GPU."""
+    if not name.startswith(_CUDA_ONLY):
+        raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+    caller = sys._getframe(1)
+    raise _MissingCall(f"{caller.f_globals.get('__name__')}.{caller.f_code.co_name}")
+
+
+@contextmanager
+def _range(message: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+    yield
+
+
+def answer_with(answer: Any = None) -> Callable[..., Any]:
+    """A function that says the same to everything."""
+    return lambda *args, **kwargs: answer
+
+
+def _synchronize(device: Any = None) -> None:
+    record(
+        "torch.cuda.synchronize", "The host waits until the GPU has done everything queued so far."
+    )
+
+
+def empty_cache() -> None:
+    """As `torch.cuda.empty_cache`."""
+    record(
+        "torch.cuda.empty_cache",
+        "Freeing cached memory waits for the GPU, if there is any to free.",
+        Verdict.CONDITIONAL,
+    )
+
+
+def set_device(device: Any) -> None:
+    """As `torch.cuda.set_device`; there is one to set."""
+    # Negative numbers mean: leave it.
+    if not (isinstance(device, int) and device < 0):
+        is_cuda(device)
+
+
+class _Device:
+    """As `torch.cuda.device`."""
+
+    def __init__(self, device: Any) -> None:
+        set_device(device if device is not None else -1)
+        self.idx = self.prev_idx = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+class _DeviceOf(_Device):
+    """As `torch.cuda.device_of`."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(None)
+
+
+def _properties(device: Any = None) -> Any:
+    set_device(device if device is not None else -1)
+    return SimpleNamespace(
+        name=_NAME,
+        major=_CAPABILITY[0],
+        minor=_CAPABILITY[1],
+        total_memory=MEMORY,
+        multi_processor_count=132,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=232448,
+        shared_memory_per_multiprocessor=233472,
+        warp_size=32,
+        L2_cache_size=50 * 1024**2,
+        gcnArchName="",
+        uuid="00000000-0000-0000-0000-000000000000",
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
+
+
+def _get_rng_state(device: Any = "cuda") -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+_KEPT = {"amp", "CudaError", "DeferredCudaCallError", "cudaStatus", "has_half", "has_magma"} | {
+    "OutOfMemoryError",
+    "AcceleratorError",
+}
+
+_no = answer_with(False)
+_zero = answer_with(0)
+_none = answer_with()
+
+_ANSWERS: dict[str, Any] = {
+    "is_available": answer_with(True),
+    # No CUDA context exists, and our own error records must not be looked for on a GPU.
+    "is_initialized": _no,
+    "init": _none,
+    "device_count": answer_with(1),
+    "current_device": _zero,
+    "set_device": set_device,
+    "device": _Device,
+    "device_of": _DeviceOf,
+    "get_device_name": answer_with(_NAME),
+    "get_device_properties": _properties,
+    "get_device_capability": answer_with(_CAPABILITY),
+    "get_arch_list": answer_with(["sm_90"]),
+    "get_gencode_flags": answer_with("-gencode compute=compute_90,code=sm_90"),
+    "can_device_access_peer": _no,
+    "is_bf16_supported": answer_with(True),
+    "is_tf32_supported": answer_with(True),
+    "is_current_stream_capturing": _no,
+    "synchronize": _synchronize,
+    "Stream": streams.CudaStream,
+    "Event": streams.CudaEvent,
+    "StreamContext": streams.StreamContext,
+    "stream": streams.stream,
+    "current_stream": streams.current_stream,
+    "default_stream": streams.default_stream,
+    "set_stream": streams.set_stream,
+    "empty_cache": empty_cache,
+    "ipc_collect": _none,
+    "mem_get_info": answer_with((MEMORY, MEMORY)),
+    "device_memory_used": _zero,
+    "memory_allocated": _zero,
+    "max_memory_allocated": _zero,
+    "memory_reserved": _zero,
+    "max_memory_reserved": _zero,
+    "memory_cached": _zero,
+    "max_memory_cached": _zero,
+    "memory_stats": lambda *_, **__: Zeros(),
+    "memory_stats_as_nested_dict": lambda *_, **__: {},
+    "host_memory_stats": lambda *_, **__: Zeros(),
+    "host_memory_stats_as_nested_dict": lambda *_, **__: {},
+    "memory_summary": answer_with("No memory is in use on the virtual CUDA device of syncfree."),
+    "memory_snapshot": lambda *_, **__: [],
+    "list_gpu_processes": answer_with("GPU:0\nno processes are running"),
+    "reset_peak_memory_stats": _none,
+    "reset_accumulated_memory_stats": _none,
+    "reset_peak_host_memory_stats": _none,
+    "reset_accumulated_host_memory_stats": _none,
+    "reset_max_memory_allocated": _none,
+    "reset_max_memory_cached": _none,
+    "set_per_process_memory_fraction": _none,
+    "get_per_process_memory_fraction": answer_with(1.0),
+    "get_allocator_backend": answer_with("native"),
+    "utilization": _zero,
+    "memory_usage": _zero,
+    "temperature": answer_with(30),
+    "power_draw": answer_with(70000),
+    "clock_rate": answer_with(1980),
+    # Random numbers of the virtual device come from the CPU's generator.
+    "manual_seed": _none,
+    "manual_seed_all": _none,
+    "seed": _none,
+    "seed_all": _none,
+    "initial_seed": lambda: torch.initial_seed(),
+    "get_rng_state": _get_rng_state,
+    "get_rng_state_all": lambda: [_get_rng_state()],
+    "set_rng_state": _none,
+    "set_rng_state_all": _none,
+    "get_sync_debug_mode": _zero,
+    "set_sync_debug_mode": _none,
+}
+
+
+class Zeros(dict[str, int]):
+    """Statistics of an allocator that holds nothing."""
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+    def get(self, key: str, default: Any = 0) -> Any:
+        """Zero, whatever is asked for."""
+        return 0

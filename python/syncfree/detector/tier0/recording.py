@@ -1,0 +1,84 @@
+"""What a tier in use knows: who listens, and what the running thread is in the middle of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from syncfree.detector.findings import Event, Frame, Recorder, Verdict
+from syncfree.detector.stack import stack_here
+
+_recorders: list[Recorder] = []
+
+
+class _Thread(threading.local):
+    quiet = 0
+    factory = 0
+
+
+thread = _Thread()
+
+
+def listen(recorder: Recorder) -> None:
+    """Adds a recorder; each gets all events."""
+    _recorders.append(recorder)
+
+
+def leave(recorder: Recorder) -> None:
+    """Takes a recorder out again."""
+    _recorders[:] = [each for each in _recorders if each is not recorder]
+
+
+def listening() -> bool:
+    """Whether a tier is in use and what this thread does counts."""
+    return bool(_recorders) and not thread.quiet
+
+
+def record(
+    api: str,
+    why: str,
+    verdict: Verdict = Verdict.SYNC,
+    *,
+    direction: str | None = None,
+    size: int | None = None,
+    host_memory: str | None = None,
+    op: str | None = None,
+    forward: Frame | None = None,
+) -> None:
+    """Hands an event to the recorders, before the wait: they may raise to prevent it."""
+    if not listening():
+        return
+    event = Event(
+        api,
+        verdict,
+        why,
+        stack_here(),
+        direction=direction,
+        bytes=size,
+        host_memory=host_memory,
+        op_stack=(op,) if op else (),
+        forward=forward,
+    )
+    for recorder in tuple(_recorders):
+        recorder.record(event)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What happens inside is part of something already recorded, or would not happen on a GPU."""
+    thread.quiet += 1
+    try:
+        yield
+    finally:
+        thread.quiet -= 1
+
+
+@contextmanager
+def in_factory() -> Iterator[None]:
+    """Tensors made inside have the device that the caller named: none is open."""
+    thread.factory += 1
+    try:
+        yield
+    finally:
+        thread.factory -= 1

@@ -1,0 +1,98 @@
+"""What else asks for a GPU beside `torch.cuda`: accelerators, the compiler, the profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from typing import Any
+
+import torch
+
+from syncfree.detector.tier0 import streams
+from syncfree.detector.tier0.device_module import (
+    MEMORY,
+    Zeros,
+    answer_with,
+    empty_cache,
+    set_device,
+)
+from syncfree.detector.tier0.recording import record
+from syncfree.detector.tier0.replacing import Replacements
+
+
+def install(replace: Replacements) -> None:
+    """Replaces functions of `torch`, `torch.accelerator` and the profiler."""
+    for name, answer in _ACCELERATOR.items():
+        if hasattr(torch.accelerator, name):
+            replace.put(torch.accelerator, name, answer)
+    replace.wrap(torch, "get_device_module", _device_module)
+    replace.put(torch.backends.cuda, "is_built", lambda: True)
+    # Torch's own answer warns that there is no cuDNN.
+    replace.put(torch.backends.cudnn, "is_acceptable", answer_with(False))
+    replace.put(torch, "Stream", streams.Stream)
+    replace.put(torch, "Event", streams.Event)
+    replace.wrap(torch, "compile", _eager)
+    replace.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _host_profiler)
+
+
+def _device_module(old: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(old)
+    def get_device_module(device: Any = None) -> Any:
+        return old("cuda" if device is None else device)
+
+    return get_device_module
+
+
+def _eager(old: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.compile` that compiles nothing: compiled code would hide its operations."""
+
+    @wraps(old)
+    def compile_(model: Any = None, **kwargs: Any) -> Any:
+        options = {"fullgraph": kwargs.get("fullgraph", False), "backend": "eager"}
+        return old(model, **options)
+
+    return compile_
+
+
+def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
+    """A profiler that looks for no kernels."""
+
+    @wraps(old)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        old(self, *args, **kwargs)
+        self.activities.discard(torch.profiler.ProfilerActivity.CUDA)
+        self.use_device = None
+
+    return init
+
+
+def _synchronize(device: Any = None) -> None:
+    record(
+        "torch.accelerator.synchronize",
+        "The host waits until the GPU has done everything queued so far.",
+    )
+
+
+_ACCELERATOR: dict[str, Any] = {
+    "is_available": answer_with(True),
+    "device_count": answer_with(1),
+    "current_accelerator": lambda check_available=False: torch.device("cuda"),
+    "current_device_index": answer_with(0),
+    "current_device_idx": answer_with(0),
+    "set_device_index": set_device,
+    "set_device_idx": set_device,
+    "device_index": lambda index: nullcontext(),
+    "current_stream": streams.current_stream,
+    "set_stream": streams.set_stream,
+    "synchronize": _synchronize,
+    "empty_cache": empty_cache,
+    "get_memory_info": answer_with((MEMORY, MEMORY)),
+    "memory_allocated": answer_with(0),
+    "max_memory_allocated": answer_with(0),
+    "memory_reserved": answer_with(0),
+    "max_memory_reserved": answer_with(0),
+    "memory_stats": lambda *_, **__: Zeros(),
+    "reset_peak_memory_stats": answer_with(None),
+    "reset_accumulated_memory_stats": answer_with(None),
+}

@@ -1,0 +1,151 @@
+"""The tier as a context manager."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from types import TracebackType
+from typing import Any
+
+import torch
+
+# The first operation under a dispatch mode loads it, when it must not see our replacements.
+import torch._dynamo
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+from syncfree.detector.findings import Recorder
+from syncfree.detector.tier0 import (
+    amp,
+    device_module,
+    distributed,
+    factories,
+    recording,
+    storages,
+    surroundings,
+    tensors,
+)
+from syncfree.detector.tier0.following import FollowMarks
+from syncfree.detector.tier0.replacing import Replacements
+from syncfree.errors import DetectorError
+
+_PARTS = (tensors, factories, storages, amp, device_module, surroundings, distributed)
+
+
+class Tier0:
+    """Runs what is inside on the CPU as if there were one GPU, and records waits for it.
+
+    The running code sees ``torch.cuda.is_available()``; tensors that it moves to ``"cuda"`` are CPU
+    tensors with a mark. Times are not known: ``blocked_us`` of the events is None. Threads started
+    inside are followed. Torch is left as it was, whatever happens inside.
+
+    Args:
+        recorder: Gets the events, before the wait: what it raises reaches the line that waits.
+
+    Raises:
+        DetectorError: On entry, if torch sees a real GPU.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.detector.findings import Recorder
+        >>> from syncfree.detector.tier0 import Tier0
+        >>> recorder = Recorder()
+        >>> with Tier0(recorder):
+        ...     total = torch.ones(3, device="cuda").sum()
+        ...     value = total.item()
+        >>> [finding.event.api for finding in recorder.findings()]
+        ['Tensor.item']
+    """
+
+    name = "virtual device"
+    number = 0
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._modes = threading.local()
+
+    def __enter__(self) -> Tier0:
+        _installation.enter()
+        self.enter_thread()
+        recording.listen(self._recorder)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        recording.leave(self._recorder)
+        try:
+            self.leave_thread()
+        finally:
+            _installation.leave()
+
+    def enter_thread(self) -> None:
+        """Follows marks in the calling thread too: dispatch modes are a thread's own."""
+        follows = any(isinstance(mode, FollowMarks) for mode in _get_current_dispatch_mode_stack())
+        mode = nullcontext() if follows else FollowMarks()
+        mode.__enter__()
+        self._modes.__dict__.setdefault("entered", []).append(mode)
+
+    def leave_thread(self) -> None:
+        """Undoes one `enter_thread` of the calling thread."""
+        if self._modes.__dict__.get("entered"):
+            self._modes.entered.pop().__exit__(None, None, None)
+
+
+class _Installation:
+    """What all open tiers share: the replacements, made by the first and undone by the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._replacements = Replacements()
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._install()
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._stance.__exit__(None, None, None)
+                self._replacements.restore()
+                torch.set_autocast_dtype("cpu", self._autocast_dtype)
+
+    def _install(self) -> None:
+        if torch.cuda.is_available():
+            raise DetectorError(
+                "tier 0 stands in for a GPU, but torch sees a real one: use tier='auto'"
+            )
+        self._autocast_dtype = torch.get_autocast_dtype("cpu")
+        try:
+            for part in _PARTS:
+                part.install(self._replacements)
+            self._replacements.wrap(threading.Thread, "_bootstrap_inner", _following)
+            self._replacements.spread()
+        except BaseException:
+            self._replacements.restore()
+            raise
+        # Also what was compiled before runs eagerly: compiled code would hide its operations.
+        self._stance: Any = torch.compiler.set_stance("force_eager")
+        self._stance.__enter__()
+
+
+_installation = _Installation()
+
+
+def _following(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Dispatch modes are a thread's own: new threads get one too."""
+
+    @wraps(old)
+    def bootstrap(self: threading.Thread) -> None:
+        with FollowMarks():
+            old(self)
+
+    return bootstrap

@@ -1,0 +1,181 @@
+"""Copies between host and device: which of them the host waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from syncfree.detector.findings import Frame, Verdict
+from syncfree.detector.stack import stack_here
+from syncfree.detector.tier0.recording import quiet, record
+from syncfree.detector.tier0.residence import Place, on_device, place_of, put, size_of
+
+_to = torch.Tensor.to
+
+_DOWN = "A copy to the host returns when the GPU has finished everything queued before it."
+_DOWN_PAGEABLE = (
+    "`non_blocking` has no effect on a copy to pageable memory, or to pinned memory with gaps: "
+    "the host waits for the GPU."
+)
+_UP = (
+    "A blocking copy to the GPU returns when it is done; from pageable memory, large ones wait "
+    "even with `non_blocking`."
+)
+
+
+def move(
+    tensor: Tensor, *, to_device: bool, api: str, non_blocking: bool = False, **options: Any
+) -> Tensor:
+    """A copy on the other side, as `Tensor.to` makes it; its gradient goes back the same way."""
+    if torch.is_grad_enabled() and tensor.requires_grad:
+        crossed: Tensor = _Crossing.apply(  # type: ignore[no-untyped-call]
+            tensor, to_device, api, non_blocking, options
+        )
+        return crossed
+    return _copied(tensor, to_device, api, non_blocking, options)
+
+
+def _copied(
+    tensor: Tensor,
+    to_device: bool,
+    api: str,
+    non_blocking: bool,
+    options: dict[str, Any],
+    forward: Frame | None = None,
+) -> Tensor:
+    pinned = place_of(tensor) is Place.PINNED
+    if to_device:
+        record_upload(api, tensor, pinned=pinned, non_blocking=non_blocking, forward=forward)
+    else:
+        # torch allocates pinned memory for the result of a non-blocking copy.
+        record_download(
+            api, tensor, pinned=non_blocking, non_blocking=non_blocking, forward=forward
+        )
+    with quiet(), _as_plain(tensor):
+        copy: Tensor = _to(tensor, device="cpu", copy=True, **options)
+    put(copy, Place.DEVICE if to_device else Place.PINNED if non_blocking else None)
+    return copy
+
+
+def _as_plain(tensor: Tensor) -> AbstractContextManager[None]:
+    """Parameters of lazy modules know the methods that they allow, and ours are not among them."""
+    if not is_lazy(tensor):
+        return nullcontext()
+    plain: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
+    return plain
+
+
+class _Crossing(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: Tensor, to_device: bool, api: str, non_blocking: bool, options: Any
+    ) -> Tensor:
+        ctx.to_device, ctx.dtype, ctx.line = to_device, tensor.dtype, stack_here()[0]
+        return _copied(tensor, to_device, api, non_blocking, options)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (gradient,) = gradients
+        options = {"dtype": ctx.dtype}
+        back = not ctx.to_device
+        if torch.is_grad_enabled() and gradient.requires_grad:  # create_graph=True
+            gradient = move(gradient, to_device=back, api="backward of a copy", **options)
+        else:
+            line = ctx.line
+            gradient = _copied(gradient, back, "backward of a copy", False, options, line)
+        return gradient, None, None, None, None
+
+
+def record_download(
+    api: str,
+    source: Tensor,
+    *,
+    pinned: bool = False,
+    non_blocking: bool = False,
+    op: str | None = None,
+    forward: Frame | None = None,
+) -> None:
+    """A copy from the device to the host. Only one to pinned memory can go on by itself."""
+    if pinned and non_blocking:
+        return
+    record(
+        api,
+        _DOWN_PAGEABLE if non_blocking else _DOWN,
+        direction="d2h",
+        size=size_of(source),
+        host_memory="pinned" if pinned else "pageable",
+        op=op,
+        forward=forward,
+    )
+
+
+def record_upload(
+    api: str,
+    source: Tensor,
+    *,
+    pinned: bool = False,
+    non_blocking: bool = False,
+    op: str | None = None,
+    forward: Frame | None = None,
+) -> None:
+    """A copy from the host to the device.
+
+    Shown, not counted: data have to get there somehow, and whether the host is held up depends on
+    the size and on what the GPU has to do.
+    """
+    if pinned and non_blocking:
+        return
+    record(
+        api,
+        _UP,
+        Verdict.CONDITIONAL,
+        direction="h2d",
+        size=size_of(source),
+        host_memory="pinned" if pinned else "pageable",
+        op=op,
+        forward=forward,
+    )
+
+
+def judge_copy(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """For `aten::copy_` with a marked tensor."""
+    target, source = args[0], args[1]
+    non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    there, here = place_of(target), place_of(source)
+    if there is here is Place.DEVICE:
+        return
+    if here is Place.DEVICE:
+        if there is Place.OPEN:
+            return
+        # A target with gaps is written through a pageable buffer (torch's copy kernel).
+        same = target.dtype == source.dtype and target.stride() == source.stride()
+        dense = target.is_contiguous() or (same and _without_gaps(target))
+        pinned = there is Place.PINNED and dense
+        record_download(
+            "Tensor.copy_", source, pinned=pinned, non_blocking=non_blocking, op="aten::copy_"
+        )
+    elif here is not Place.OPEN:
+        pinned = here is Place.PINNED and source.is_contiguous()
+        record_upload(
+            "Tensor.copy_", source, pinned=pinned, non_blocking=non_blocking, op="aten::copy_"
+        )
+
+
+def _without_gaps(tensor: Tensor) -> bool:
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return sum((size - 1) * stride for size, stride in steps) + 1 == tensor.numel()
+
+
+def judge_indices(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Indices on the host are copied to an indexed tensor on the device."""
+    indices = args[1] if len(args) > 1 else kwargs.get("indices", ())
+    if not on_device(args[0]):
+        return
+    for index in indices:
+        if isinstance(index, Tensor) and place_of(index) in (None, Place.PINNED):
+            record_upload("aten::index", index, op="aten::index")

@@ -1,0 +1,185 @@
+"""Tier 2: torch's own sync debug mode, the only mechanism that can raise before the host waits.
+
+It sees torch's scalar reads, blocking copies, data-dependent shapes and stream waits. It does not
+see waits of events and devices, of the allocator, of libraries (CUB, cuSOLVER, NCCL) and of other
+packages; docs/detector.md lists them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from syncfree.detector.findings import Event, Recorder, Verdict
+from syncfree.detector.patching import Patch
+from syncfree.detector.stack import stack_here, stack_of, stack_of_error
+from syncfree.detector.stderr_lines import MESSAGE, StderrWatch
+
+# What torch says once when the mode is set.
+_NOTICE = "Synchronization debug mode is a prototype feature"
+_API = "torch sync debug mode"
+_WHY = "A torch operation waits for the GPU here."
+_UNPLACED = (
+    "A function of a C++ extension waits for the GPU; the line is where the program was when this "
+    "was noticed, a moment later."
+)
+
+
+class Tier2:
+    """Records what torch's sync debug mode says, with the Python line.
+
+    Args:
+        recorder: Gets the events.
+    """
+
+    name = "sync debug mode"
+    number = 2
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self._raising = 0
+        self._stderr = StderrWatch(self._unplaced)
+        self._warnings = WarningHook(self._on_warning)
+        self._patches = [
+            Patch(each, "__call__", self._call) for each in (OpOverload, OpOverloadPacket)
+        ]
+
+    def __enter__(self) -> Tier2:
+        self._owner = threading.get_ident()
+        self._former = torch.cuda.get_sync_debug_mode()
+        self._warnings.__enter__()
+        self._stderr.__enter__()
+        for patch in self._patches:
+            patch.install()
+        torch.cuda.set_sync_debug_mode("warn")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        torch.cuda.set_sync_debug_mode(self._former)
+        for patch in self._patches:
+            patch.remove()
+        self._stderr.__exit__(kind, error, traceback)
+        self._warnings.__exit__(kind, error, traceback)
+
+    def raise_at_call(self, on: bool) -> None:
+        """Has torch raise instead of wait, until it was turned off as often as on."""
+        with self._lock:
+            self._raising += 1 if on else -1
+            torch.cuda.set_sync_debug_mode("error" if self._raising > 0 else "warn")
+
+    def event_of_error(self, error: BaseException) -> Event | None:
+        """The wait that torch refused with an error; None if it is another error."""
+        if not isinstance(error, RuntimeError) or MESSAGE not in str(error):
+            return None
+        return Event(_API, Verdict.SYNC, _WHY, stack_of_error(error.__traceback__))
+
+    def _on_warning(self) -> None:
+        self._recorder.record(Event(_API, Verdict.SYNC, _WHY, stack_here()))
+
+    def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A custom operator's call; what is written to descriptor 2 meanwhile belongs to it."""
+
+        def call(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+            self._stderr.expect()
+            try:
+                return original(operator, *args, **kwargs)
+            finally:
+                for _ in range(self._stderr.take()):
+                    self._recorder.record(Event(str(operator), Verdict.SYNC, _WHY, stack_here()))
+
+        return call
+
+    def _unplaced(self, count: int) -> None:
+        stack = stack_of(sys._current_frames().get(self._owner))
+        for _ in range(count):
+            self._recorder.record_for_all(
+                Event(_API, Verdict.SYNC, _UNPLACED, stack, library="a C++ extension")
+            )
+
+
+class WarningHook:
+    """While active, torch's sync warnings call a function instead of being shown.
+
+    Python's filters drop repeated warnings, and `warnings.catch_warnings` and `simplefilter` of the
+    program replace filters and hook: ours are put first again after each of these calls.
+
+    Args:
+        notice: Called for every sync warning, in the thread and at the place that caused it.
+    """
+
+    def __init__(self, notice: Callable[[], None]) -> None:
+        self._notice = notice
+        self._filter: Any = None
+        self._is_active = False
+        self._patches = [
+            Patch(warnings.catch_warnings, "__enter__", self._then_first),
+            Patch(warnings, "simplefilter", self._then_first),
+            Patch(warnings, "resetwarnings", self._then_first),
+        ]
+        self._filterwarnings = Patch(warnings, "filterwarnings", self._then_first)
+
+    def __enter__(self) -> WarningHook:
+        self._is_active = True
+        for patch in (*self._patches, self._filterwarnings):
+            patch.install()
+        self._come_first()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._is_active = False
+        for patch in (*self._patches, self._filterwarnings):
+            patch.remove()
+        show = warnings.showwarning
+        if isinstance(show, _Show):
+            warnings.showwarning = show.former
+        if self._filter in warnings.filters:
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+
+    def takes(self, message: Warning | str) -> bool:
+        """Whether it is a sync warning, which then was noticed, or about the mode itself."""
+        if not self._is_active:
+            return False
+        if MESSAGE in str(message):
+            self._notice()
+            return True
+        return str(message).startswith(_NOTICE)
+
+    def _then_first(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._come_first()
+            return result
+
+        return call
+
+    def _come_first(self) -> None:
+        if not warnings.filters or warnings.filters[0] is not self._filter:
+            self._filterwarnings.original("always", f"{_NOTICE}|.*{MESSAGE}", UserWarning)
+            self._filter = warnings.filters[0]
+        if not isinstance(warnings.showwarning, _Show):
+            warnings.showwarning = _Show(self, warnings.showwarning)
+
+
+class _Show:
+    """Stands in for `warnings.showwarning`; each knows the one that it took the place of."""
+
+    def __init__(self, hook: WarningHook, former: Callable[..., None]) -> None:
+        self._hook = hook
+        self.former = former
+
+    def __call__(self, message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        if not self._hook.takes(message):
+            self.former(message, *args, **kwargs)
