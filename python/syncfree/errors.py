@@ -1,5 +1,9 @@
 """Exceptions of syncfree's own; everything else raises the types that TorchMetrics raises."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class SyncfreeError(Exception):
     """Base of every exception that only syncfree raises."""
@@ -32,3 +36,40 @@ class MissingExtraError(SyncfreeError, ImportError):
 
 class DeviceError(SyncfreeError, RuntimeError):
     """A tensor is on a device for which there is no kernel."""
+
+
+class DetectorError(SyncfreeError, RuntimeError):
+    """The sync detector cannot do here what was asked of it."""
+
+
+class VirtualDeviceError(DetectorError, NotImplementedError):
+    """A program asked the virtual CUDA device of tier 0 for what needs a real one.
+
+    Args:
+        call: What was called, for example ``"torch.cuda.CUDAGraph"``.
+        advice: What to do, where there is more to say than to use a GPU.
+    """
+
+    def __init__(self, call: str, advice: str = "") -> None:
+        super().__init__(
+            f"{call} is not supported without a GPU. "
+            f"{advice or 'Run the sync detector on a machine with one, or leave this call out.'}"
+        )
+        self.call = call
+
+
+class SyncError(SyncfreeError, RuntimeError):
+    """Code that must not make the host wait for the GPU did; the text lists the lines.
+
+    Args:
+        message: What happened, with the table of the guilty lines.
+        report: The :class:`syncfree.detector.Report` with everything that was found.
+    """
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class SyncWarning(UserWarning):
+    """The host waited for the GPU, or the sync detector sees less than it could."""
