@@ -43,7 +43,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     write("")
     write(
         f"{'workload':<52} {'contender':<23} {'device us':>10} {'host us':>9} "
-        f"{'of floor':>9} {'x ours':>8} {'MiB extra':>9}"
+        f"{'of floor':>9} {'x ours':>8} {'MiB extra':>9} {'launches':>8}"
     )
     previous = None
     for row in _ROWS:
@@ -51,7 +51,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         previous = row["workload"]
         write(
             f"{name:<52} {row['contender']:<23} {row['device_us']:>10.1f} {row['host_us']:>9.1f} "
-            f"{row['share_of_floor']:>8.1%} {row['times_ours']:>8.2f} {row['extra_mib']:>9.1f}"
+            f"{row['share_of_floor']:>8.1%} {row['times_ours']:>8.2f} {row['extra_mib']:>9.1f} "
+            f"{row.get('launches', ''):>8}"
         )
     path = terminalreporter.config.getoption("--bench-json")
     if path is not None:

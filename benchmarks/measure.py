@@ -69,6 +69,18 @@ def host_time(fn: Callable[[], object], calls: int = 50, rounds: int = 7) -> flo
     return best
 
 
+def count_launches(fn: Callable[[], object], calls: int = 10) -> float:
+    """Kernels, copies and fills that a call puts on the GPU."""
+    fn()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(calls):
+            fn()
+        torch.cuda.synchronize()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    return sum(event.device_type == on_gpu for event in profile.events()) / calls
+
+
 def read_bandwidth(device: str) -> float:
     """Bytes a second that this device reads: a plain sum over 2 GiB (GPU) or 256 MiB (CPU)."""
     gpu = device == "cuda"

@@ -12,10 +12,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from measure import Timing, read_bandwidth, time_cpu, time_cuda
+from class_workloads import class_workloads
+from measure import Timing, count_launches, read_bandwidth, time_cpu, time_cuda
 from workloads import Workload, cpu_workloads, cuda_workloads
 
-WORKLOADS = list(cuda_workloads() if torch.cuda.is_available() else cpu_workloads())
+if torch.cuda.is_available():
+    WORKLOADS = [*cuda_workloads(), *class_workloads("cuda")]
+else:
+    WORKLOADS = [*cpu_workloads(), *class_workloads("cpu")]
 
 
 @pytest.fixture(scope="session")
@@ -37,20 +41,21 @@ def test_workload(
             torch.cuda.reset_peak_memory_stats()
         timings[name] = measure(call)
         extra = torch.cuda.max_memory_allocated() - before if workload.device == "cuda" else 0
-        bench_rows.append(
-            {
-                "workload": workload.name,
-                "device": workload.device,
-                "contender": name,
-                "device_us": timings[name].device_us,
-                "host_us": timings[name].host_us,
-                "samples": timings[name].samples,
-                "read_floor_us": floor_us,
-                "share_of_floor": floor_us / timings[name].device_us,
-                "times_ours": timings[name].device_us / timings["syncfree"].device_us,
-                "extra_mib": extra / 2**20,
-            }
-        )
+        row = {
+            "workload": workload.name,
+            "device": workload.device,
+            "contender": name,
+            "device_us": timings[name].device_us,
+            "host_us": timings[name].host_us,
+            "samples": timings[name].samples,
+            "read_floor_us": floor_us,
+            "share_of_floor": floor_us / timings[name].device_us,
+            "times_ours": timings[name].device_us / timings["syncfree"].device_us,
+            "extra_mib": extra / 2**20,
+        }
+        if workload.is_class:
+            row["launches"] = count_launches(call) if workload.device == "cuda" else 0
+        bench_rows.append(row)
     benchmark.group = workload.name
     benchmark.extra_info["device_us"] = {n: t.device_us for n, t in timings.items()}
     benchmark.pedantic(workload.contenders["syncfree"], rounds=20, iterations=1, warmup_rounds=2)

@@ -12,6 +12,7 @@ from torch import Tensor
 from syncfree.functional import (
     image_quality,
     multiclass_accuracy,
+    multiscale_structural_similarity_index_measure,
     peak_signal_noise_ratio,
     structural_similarity_index_measure,
 )
@@ -27,6 +28,7 @@ class Workload:
     device: str
     bytes: int  # that any implementation must read
     contenders: dict[str, Call] = field(default_factory=dict)
+    is_class: bool = False  # a step of a metric class, of which the launches are counted too
 
 
 def _images(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
@@ -75,6 +77,25 @@ def ssim_loads(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workl
 
             contenders["pytorch-msssim"] = lambda: ssim(x, y, data_range=top)
     return Workload(f"SSIM {_name(shape, dtype)}", device, 2 * x.nbytes, contenders)
+
+
+def ms_ssim_loads(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
+    import torchmetrics.functional.image as tm
+
+    x, y = _images(shape, dtype, device)
+    top = 255.0 if dtype == torch.uint8 else 1.0
+    contenders: dict[str, Call] = {
+        "syncfree": lambda: multiscale_structural_similarity_index_measure(x, y, data_range=top)
+    }
+    if dtype == torch.float32:
+        contenders["torchmetrics"] = lambda: tm.multiscale_structural_similarity_index_measure(
+            x, y, data_range=top
+        )
+        if importlib.util.find_spec("pytorch_msssim") is not None:
+            from pytorch_msssim import ms_ssim
+
+            contenders["pytorch-msssim"] = lambda: ms_ssim(x, y, data_range=top)
+    return Workload(f"MS-SSIM {_name(shape, dtype)}", device, 2 * x.nbytes, contenders)
 
 
 def accuracy_loads(
@@ -132,6 +153,12 @@ def cuda_workloads() -> Iterator[tuple[str, Callable[[], Workload]]]:
     for shape in (SMALL, MEDIUM, LARGE):
         for dtype in (F32, F16, U8) if shape == LARGE else (F32,):
             yield f"ssim-{_name(shape, dtype)}", lambda s=shape, d=dtype: ssim_loads(s, d, "cuda")
+    for shape in (SMALL, MEDIUM, LARGE):
+        for dtype in (F32, F16, U8) if shape == LARGE else (F32,):
+            yield (
+                f"ms-ssim-{_name(shape, dtype)}",
+                lambda s=shape, d=dtype: ms_ssim_loads(s, d, "cuda"),
+            )
     rows: list[tuple[tuple[int, ...], torch.dtype, str, int, float]] = [
         ((256, 1000), F32, "micro", 1, 0.6),
         ((256, 1000), F32, "macro", 1, 0.6),
@@ -157,6 +184,7 @@ def cpu_workloads() -> Iterator[tuple[str, Callable[[], Workload]]]:
     shape = (4, 3, 512, 768)
     yield "psnr", lambda: psnr_loads(shape, F32, "cpu")
     yield "ssim", lambda: ssim_loads(shape, F32, "cpu")
+    yield "ms-ssim", lambda: ms_ssim_loads(shape, F32, "cpu")
     yield "accuracy-256x1000-micro", lambda: accuracy_loads((256, 1000), F32, "cpu")
     yield "accuracy-256x1000-macro", lambda: accuracy_loads((256, 1000), F32, "cpu", "macro")
     yield "accuracy-seg-micro", lambda: accuracy_loads((2, 19, 512, 512), F32, "cpu")

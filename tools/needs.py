@@ -17,7 +17,6 @@ TARGETS = {
     "build": ["build"],
     "demo": ["torchmetrics", "cli", "plot", "test"],
     "test": ["torchmetrics", "cli", "plot", "test"],
-    "peers": ["peers"],
     "lint": ["torchmetrics", "cli", "lint"],
 }
 BUILD_TOOLS = ["cmake>=3.24", "ninja"]

@@ -42,7 +42,10 @@ def table(path: Path) -> str:
     by_workload: dict[str, list[dict]] = {}
     for row in facts["rows"]:
         by_workload.setdefault(row["workload"], []).append(row)
+    steps = {name: rows for name, rows in by_workload.items() if "launches" in rows[0]}
     for name, rows in by_workload.items():
+        if name in steps:
+            continue
         ours = next(r for r in rows if r["contender"] == "syncfree")
         peers = [r for r in rows if not r["contender"].startswith("syncfree")]
         best = min(peers, key=lambda r: r["device_us"], default=None)
@@ -53,7 +56,31 @@ def table(path: Path) -> str:
             f"| {time_text(ours['host_us'])} | {peer} "
             f"| {ratio_text(best)} | {ratio_text(theirs)} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *step_table(steps)])
+
+
+def step_table(steps: dict[str, list[dict]]) -> list[str]:
+    """What a step of a metric class costs the host, and what it puts on the GPU."""
+    if not steps:
+        return []
+    lines = [
+        "",
+        "| step of a class | host | launches | torchmetrics: host | launches | theirs / ours |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rows in steps.items():
+        ours, theirs = (
+            next(row for row in rows if row["contender"] == library)
+            for library in ("syncfree", "torchmetrics")
+        )
+        cells = [
+            cell
+            for row in (ours, theirs)
+            for cell in (time_text(row["host_us"]), f"{row['launches']:g}")
+        ]
+        ratio = theirs["host_us"] / ours["host_us"]
+        lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f}x |")
+    return lines
 
 
 def main() -> int:
