@@ -11,6 +11,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: demo test test-gpu gpu-status bench lint wheel cuda clean setup fuzz help
 
+# More processes than this share a GPU badly.
+IN_PARALLEL := --numprocesses=auto --maxprocesses=8
+
 HAS_TORCH := $(shell $(PYTHON) -c 'import importlib.util as u; print(int(u.find_spec("torch") is not None))' 2>/dev/null)
 ifeq ($(HAS_TORCH),1)
   PY := $(PYTHON)
@@ -26,6 +29,7 @@ help:
 	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
 	@echo "make test      all tests on this machine's devices"
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
+	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make lint      formatting, types and spelling"
 	@echo "make cuda      the CUDA library for every supported GPU, also without one"
@@ -55,17 +59,19 @@ demo: $(STAMPS)/installed $(STAMPS)/needs-demo
 	$(PY) examples/demo.py
 
 test: $(STAMPS)/installed $(STAMPS)/needs-test
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest $(IN_PARALLEL) $(PYTEST_ARGS)
 
 test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
-	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
+	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest $(IN_PARALLEL) --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
+
+# 2,500 drawn inputs for each of the tests that draw them.
+fuzz: $(STAMPS)/installed $(STAMPS)/needs-test
+	$(PY) -m pytest $(IN_PARALLEL) -m fuzz --hypothesis-profile=fuzz $(PYTEST_ARGS)
 
 gpu-status:
 	@$(PYTHON) tools/gpu_status.py
 
-# A peer that cannot be installed here is left out of the tables, which say so.
 bench: $(STAMPS)/installed $(STAMPS)/needs-test
-	-$(PY) tools/needs.py peers
 	$(PY) -m pytest benchmarks $(PYTEST_ARGS)
 
 lint: $(STAMPS)/needs-lint

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cases import image_pair
 from syncfree import functional as sf
+from syncfree._ops import ms_ssim, ssim
 
 Inputs = tuple[Tensor, Tensor]
 
@@ -40,6 +42,10 @@ def images(device: str, seed: int) -> Inputs:
 
 def byte_images(device: str, seed: int) -> Inputs:
     return image_pair((3, 3, 64, 96), torch.uint8, device, seed)
+
+
+def large_images(device: str, seed: int) -> Inputs:
+    return image_pair((2, 3, 177, 208), torch.float32, device, seed)
 
 
 def volumes(device: str, seed: int) -> Inputs:
@@ -84,6 +90,20 @@ def _multiclass(**options: object) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda p, t: sf.multiclass_accuracy(p, t, **options)
 
 
+_WINDOW = (True, (1.5,), (11,), 1.0, None, 0.01, 0.03)
+
+
+def _added(op: Callable[..., Any], *options: object) -> Callable[[Tensor, Tensor], Any]:
+    """An op that adds a mean over images to states, which are results here."""
+
+    def run(preds: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        states = [preds.new_zeros((), dtype=torch.float32) for _ in range(2)]
+        result = op(preds, target, *states, *options)
+        return *((result,) if isinstance(result, Tensor) else result), *states
+
+    return run
+
+
 CALLS = [
     PublicCall("psnr", lambda p, t: sf.peak_signal_noise_ratio(p, t, 1.0), images),
     PublicCall("psnr-bytes", lambda p, t: sf.peak_signal_noise_ratio(p, t, 255), byte_images),
@@ -91,6 +111,11 @@ CALLS = [
         "psnr-per-image",
         lambda p, t: sf.peak_signal_noise_ratio(p, t, (0.0, 1.0), dim=(1, 2, 3), reduction="none"),
         images,
+    ),
+    PublicCall(
+        "psnr-skimage-bytes",
+        lambda p, t: sf.peak_signal_noise_ratio(p, t, None, preset="skimage"),
+        byte_images,
     ),
     PublicCall(
         "ssim", lambda p, t: sf.structural_similarity_index_measure(p, t, data_range=1.0), images
@@ -118,9 +143,44 @@ CALLS = [
         images,
     ),
     PublicCall(
+        "ssim-wang",
+        lambda p, t: sf.structural_similarity_index_measure(p, t, data_range=1.0, preset="wang"),
+        images,
+    ),
+    PublicCall(
+        "ssim-skimage-bytes",
+        lambda p, t: sf.structural_similarity_index_measure(p, t, preset="skimage"),
+        byte_images,
+    ),
+    PublicCall(
         "ssim-3d",
         lambda p, t: sf.structural_similarity_index_measure(p, t, sigma=0.8, data_range=1.0),
         volumes,
+    ),
+    PublicCall(
+        "ms-ssim",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(p, t, data_range=1.0),
+        large_images,
+    ),
+    PublicCall(
+        "ms-ssim-range-of-data",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(p, t, reduction="none"),
+        large_images,
+    ),
+    PublicCall(
+        "ms-ssim-3d",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(
+            p, t, sigma=0.8, kernel_size=5, data_range=1.0, betas=(0.5, 0.5)
+        ),
+        volumes,
+    ),
+    PublicCall("ssim-update", _added(ssim.ssim_update, *_WINDOW, 1), images),
+    PublicCall("ssim-update-map", _added(ssim.ssim_update_with_map, *_WINDOW, 2), images),
+    PublicCall("ssim-update-contrast", _added(ssim.ssim_update_with_contrast, *_WINDOW, 1), images),
+    PublicCall(
+        "ms-ssim-update",
+        _added(ms_ssim.multiscale_ssim_update, *_WINDOW, (0.4, 0.3, 0.3), 1, 1),
+        large_images,
     ),
     PublicCall("image-quality", lambda p, t: tuple(sf.image_quality(p, t, 1.0)), images),
     PublicCall("accuracy", lambda p, t: sf.accuracy(p, t, "multiclass", num_classes=10), scores),

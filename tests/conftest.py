@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+
+from drawing import ORDINARY
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from gpu_status import source_hashes
@@ -18,6 +21,18 @@ from gpu_status import source_hashes
 REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+# `make fuzz` runs the tests marked so with its own profile. The device is the same for all examples
+# of a test.
+settings.register_profile(
+    "default",
+    max_examples=ORDINARY,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+settings.register_profile("fuzz", settings.get_profile("default"), max_examples=2500)
+settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,9 +44,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs on a CUDA device only")
     config.addinivalue_line("markers", "needs_two_gpus: runs on two CUDA devices")
+    config.addinivalue_line("markers", "fuzz: draws its inputs; `make fuzz` draws more")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
+    _share_cores()
     if REQUIRE_CUDA and not torch.cuda.is_available():
         pytest.exit("SYNCFREE_REQUIRE_CUDA=1, but torch sees no CUDA device", returncode=3)
+
+
+def _share_cores() -> None:
+    """Between the processes of a parallel run, and those that tests start."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if processes > 1:
+        threads = max(1, (os.cpu_count() or 1) // processes)
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        torch.set_num_threads(threads)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,7 +82,7 @@ def _same_numbers_every_time() -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     record = session.config.getoption("--gpu-record")
-    if record is None or exitstatus != pytest.ExitCode.OK:
+    if record is None or hasattr(session.config, "workerinput") or exitstatus != pytest.ExitCode.OK:
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     properties = torch.cuda.get_device_properties(0)

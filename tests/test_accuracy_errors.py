@@ -1,4 +1,4 @@
-"""Wrong inputs of accuracy: TorchMetrics' error types and words, and what is better here."""
+"""Bad labels: errors that TorchMetrics lacks, at once on CPU, without a wait on CUDA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor
 
 import syncfree
 from syncfree.functional.classification import (
-    accuracy,
     binary_accuracy,
     multiclass_accuracy,
     multilabel_accuracy,
@@ -31,152 +30,6 @@ def raises_bad_label(call: Call, message: str, device: str) -> None:
         with pytest.raises(RuntimeError, match=r"the following values in `(target|preds)`"):
             syncfree.check_errors()
         syncfree.check_errors()  # nothing is reported twice
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"average": "mean"}, "Expected argument `average` to be one of"),
-        ({"average": ["micro"]}, "Expected argument `average` to be one of"),
-        ({"multidim_average": "all"}, "Expected argument `multidim_average` to be one of"),
-        ({"multidim_average": None}, "Expected argument `multidim_average` to be one of"),
-        (
-            {"ignore_index": 1.0},
-            "Expected argument `ignore_index` to either be `None` or an integer",
-        ),
-        (
-            {"ignore_index": "1"},
-            "Expected argument `ignore_index` to either be `None` or an integer",
-        ),
-        ({"num_classes": 1}, "Expected argument `num_classes` to be an integer larger than 1"),
-        ({"num_classes": 3.0}, "Expected argument `num_classes` to be an integer larger than 1"),
-        ({"num_classes": None}, "Argument `num_classes` can only be `None` for `average='micro'`"),
-        ({"top_k": 4}, "Expected argument `top_k` to be smaller or equal to `num_classes`"),
-        ({"top_k": 0}, "Expected argument `top_k` to be an integer larger than or equal to 1"),
-        ({"top_k": -1}, "Expected argument `top_k` to be an integer larger than or equal to 1"),
-        ({"top_k": 1.5}, "Expected argument `top_k` to be an integer larger than or equal to 1"),
-        (
-            {"num_classes": None, "average": "micro", "top_k": 2},
-            "Expected argument `top_k` to be smaller or equal to `num_classes`",
-        ),
-    ],
-    ids=str,
-)
-def test_multiclass_arguments(options: dict, message: str) -> None:
-    """A remembered good call never lets an equal value of another type pass."""
-    preds, target = torch.rand(4, 3), torch.tensor([0, 1, 2, 0])
-    for _ in range(2):
-        multiclass_accuracy(preds, target, 3, ignore_index=1)
-        with pytest.raises(ValueError, match=message):
-            multiclass_accuracy(preds, target, **{"num_classes": 3, **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"threshold": 1}, "Expected argument `threshold` to be a float"),
-        ({"threshold": 1.5}, "Expected argument `threshold` to be a float"),
-        ({"threshold": -0.1}, "Expected argument `threshold` to be a float"),
-        ({"threshold": math.nan}, "Expected argument `threshold` to be a float"),
-        ({"threshold": "0.5"}, "Expected argument `threshold` to be a float"),
-        ({"multidim_average": "mean"}, "Expected argument `multidim_average` to be one of"),
-        (
-            {"ignore_index": 0.5},
-            "Expected argument `ignore_index` to either be `None` or an integer",
-        ),
-    ],
-    ids=str,
-)
-def test_binary_and_multilabel_arguments(options: dict, message: str) -> None:
-    preds, target = torch.rand(4, 3), torch.ones(4, 3, dtype=torch.int64)
-    with pytest.raises(ValueError, match=message):
-        binary_accuracy(preds, target, **options)
-    with pytest.raises(ValueError, match=message):
-        multilabel_accuracy(preds, target, 3, **options)
-
-
-def test_remaining_arguments() -> None:
-    preds, target = torch.rand(4, 3), torch.ones(4, 3, dtype=torch.int64)
-    with pytest.raises(
-        ValueError, match=r"threshold` to be a float in the \[0,1\] range, but got 2"
-    ):
-        binary_accuracy(preds, target, 2.0)
-    with pytest.raises(
-        ValueError, match="Expected argument `num_labels` to be an integer larger than 1"
-    ):
-        multilabel_accuracy(preds, target, 1)
-    with pytest.raises(ValueError, match="Expected argument `average` to be one of"):
-        multilabel_accuracy(preds, target, 3, average="samples")
-    for task in ("multi-class", "regression", None):
-        with pytest.raises(ValueError, match="Invalid Classification: expected one of"):
-            accuracy(preds, target, task)
-    for options in ({}, {"num_classes": 3.0}, {"num_classes": 3, "top_k": None}):
-        with pytest.raises(ValueError, match="must be type `int` when task is multiclass"):
-            accuracy(preds, target[:, 0], "multiclass", **options)
-    with pytest.raises(ValueError, match="`num_labels` must be type `int` when task is multilabel"):
-        accuracy(preds, target, "multilabel", num_classes=3)
-
-
-ONE_MORE = "If `preds` have one dimension more than `target`, "
-
-
-@pytest.mark.parametrize(
-    ("preds", "target", "options", "message"),
-    [
-        ((4, 2), (4,), {}, ONE_MORE + r"`preds.shape\[1\]` should be equal to number of classes"),
-        ((4, 3, 5), (4, 6), {}, ONE_MORE + "the shape of `preds` should be"),
-        ((5, 3), (4,), {}, ONE_MORE + "the shape of `preds` should be"),
-        ((4, 3), (4,), {"multidim_average": "samplewise"}, ONE_MORE + ".* at least 3D"),
-        ((4, 0), (4,), {"num_classes": None, "average": "micro"}, "at least one class"),
-        ((3,), (), {}, ONE_MORE + "`target` should be at least 1D"),
-        ((4,), (5,), {}, "The `preds` and `target` should have the same shape"),
-        ((4,), (4,), {"multidim_average": "samplewise"}, "When `preds` and `target` .* 2D"),
-        ((4,), (4,), {"top_k": 2}, "a score for each class"),
-        ((), (), {}, "at least 1D"),
-        ((4, 3, 2, 2), (4, 2), {}, "Either `preds` and `target` both should have the"),
-        ((4,), (4, 3), {}, "Either `preds` and `target` both should have the"),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("validate", [False, True])
-def test_multiclass_shapes(
-    preds: tuple, target: tuple, options: dict, message: str, validate: bool, device: str
-) -> None:
-    """Checked without `validate_args` too: it costs nothing, and memory is at stake."""
-    arguments = {"num_classes": 3, **options, "validate_args": validate}
-    with pytest.raises(ValueError, match=message):
-        multiclass_accuracy(
-            torch.zeros(preds, device=device),
-            torch.zeros(target, dtype=torch.int64, device=device),
-            **arguments,
-        )
-
-
-def test_other_shapes_and_types(device: str) -> None:
-    preds = torch.rand(4, 3, device=device)
-    target = torch.ones(4, 3, dtype=torch.int64, device=device)
-    with pytest.raises(ValueError, match=ONE_MORE + "`preds` should be a float tensor"):
-        multiclass_accuracy(preds.int(), target[:, 0], 3)
-    for function in (binary_accuracy, lambda p, t: multilabel_accuracy(p, t, 3)):
-        with pytest.raises(
-            RuntimeError, match="Predictions and targets are expected to have the same"
-        ):
-            function(preds, target[:3])
-        with pytest.raises(RuntimeError, match="ComplexFloat"):
-            function(preds.to(torch.complex64), target)
-        with pytest.raises(ValueError, match="at least"):
-            function(preds[0, 0], target[0, 0])
-    with pytest.raises(ValueError, match="Expected input to be at least 2D"):
-        binary_accuracy(preds[0], target[0], multidim_average="samplewise")
-    with pytest.raises(ValueError, match="Expected input to be at least 3D"):
-        multilabel_accuracy(preds, target, 3, multidim_average="samplewise")
-    with pytest.raises(
-        ValueError, match=r"Expected both `target.shape\[1\]` and `preds.shape\[1\]`"
-    ):
-        multilabel_accuracy(preds, target, 4)
-
-
-# ---- Bad labels.
 
 
 @pytest.mark.parametrize("bad", [-1, 5, 2**40])
@@ -273,41 +126,101 @@ def test_targets_that_are_no_labels(value: float, device: str) -> None:
     assert binary_accuracy(preds, target, validate_args=False).item() == 1.0
 
 
-def test_unvalidated_arguments_still_compute(device: str) -> None:
-    """What TorchMetrics lets pass without validation and has a meaning."""
-    preds, target = torch.tensor([0.2, 0.8], device=device), torch.tensor([0, 1], device=device)
-    assert binary_accuracy(preds, target, threshold=1, validate_args=False).item() == 0.5
-    assert binary_accuracy(preds, target, threshold=-1.0, validate_args=False).item() == 0.5
-    one = torch.zeros(3, 1, device=device)
-    assert multiclass_accuracy(one, one[:, 0].long(), 1, validate_args=False).item() == 1.0
-    assert multilabel_accuracy(one, one.long(), 1, validate_args=False).item() == 1.0
+# ---- Integers that a floating tensor cannot hold stand for NaN and fractions inside.
+
+LOWEST = [-(2**63) + offset for offset in range(6)]
 
 
-def test_more_dimensions_than_a_view_holds(device: str) -> None:
-    """Nine for the scores and eight for the target: both must be merged, or neither."""
-    scores = torch.randn(2, 3, 1, 2, 1, 2, 1, 1, 2, device=device)
-    target = torch.randint(0, 3, (2, 1, 2, 1, 2, 1, 1, 2), device=device)
-    for average in ("micro", "macro", "none"):
-        got = multiclass_accuracy(scores, target, 3, average=average)
-        flat = multiclass_accuracy(scores.flatten(2), target.flatten(1), 3, average=average)
-        assert torch.equal(got, flat)
+@pytest.mark.parametrize("low", LOWEST)
+def test_lowest_integers_are_labels_like_any_other(low: int, device: str) -> None:
+    preds = torch.tensor([low, low, 3, 4], device=device)
+    target = torch.tensor([low, 5, 3, low], device=device)
+    assert multiclass_accuracy(preds, target, average="micro").item() == 0.5
+    kept = multiclass_accuracy(preds, target, average="micro", ignore_index=low)
+    assert kept.item() == 0.5
+
+    def micro(preds: list[int], target: list[int], **options: object) -> Tensor:
+        pair = torch.tensor(preds, device=device), torch.tensor(target, device=device)
+        return multiclass_accuracy(*pair, 3, "micro", **options)
+
+    raises_bad_label(
+        lambda: micro([0, 1], [low, 1]),
+        f"in `target`: {low} at flat index 0, the first of 1",
+        device,
+    )
+    raises_bad_label(
+        lambda: micro([low, 1], [0, 1]),
+        f"in `preds`: {low} at flat index 0, the first of 1",
+        device,
+    )
+    unchecked = {"validate_args": False}
+    assert micro([low, 1, 1], [-100, 1, 0], ignore_index=-100, **unchecked).item() == 0.5
+    assert micro([low, 1], [7, 1], **unchecked).item() == 0.5
+    assert micro([low, 1], [low, 1], **unchecked).item() == 0.5
 
 
-def test_absurd_number_of_classes(device: str) -> None:
-    labels = torch.tensor([0, 1, 2], device=device)
-    for count in (2**31, 2**62, 6148914691236517206):
-        with pytest.raises(ValueError, match="`num_classes` to be at most 2147483647"):
-            multiclass_accuracy(labels, labels, count)
+@pytest.mark.parametrize("low", LOWEST)
+def test_what_is_no_integer_equals_none(low: int, device: str) -> None:
+    scores = torch.tensor([0.1, 0.9], device=device)
+    for value in (math.nan, 0.5):
+        target = torch.tensor([value, 1.0], device=device)
+        raises_bad_label(
+            lambda target=target: binary_accuracy(scores, target, ignore_index=low),
+            "in `target`: no whole number at flat index 0, the first of 1",
+            device,
+        )
+    preds = torch.tensor([math.nan, 2.5, 3.0], device=device)
+    target = torch.tensor([low, low, 3], device=device)
+    assert multiclass_accuracy(preds, target, average="micro").item() == pytest.approx(1 / 3)
 
 
-def test_threshold_must_be_a_number(device: str) -> None:
-    """Its check is remembered: a tensor whose value changes would go on with the old one."""
-    scores = torch.rand(4, device=device)
-    with pytest.raises(ValueError, match="`threshold` to be a float"):
-        binary_accuracy(scores, scores > 0.5, torch.tensor(0.5), validate_args=False)
+def test_lowest_integer_as_a_float(device: str) -> None:
+    lowest = -(2**63)
+    preds = torch.tensor([float(lowest), 2.5, 3.0], device=device)
+    target = torch.tensor([lowest, lowest, 3], device=device)
+    assert multiclass_accuracy(preds, target, average="micro").item() == pytest.approx(2 / 3)
+    kept = multiclass_accuracy(target, preds.double(), average="micro", ignore_index=lowest)
+    assert kept.item() == 0.5
 
 
-def test_ignore_index_that_no_tensor_holds(device: str) -> None:
-    labels = torch.tensor([0, 1, 2], device=device)
-    with pytest.raises(ValueError, match="`ignore_index` to either be"):
-        multiclass_accuracy(labels, labels, 3, ignore_index=2**63)
+# ---- CUDA's record.
+
+
+@pytest.mark.parametrize("kind", ["probabilities", "logits", "labels"])
+def test_bad_labels_among_many_samples(kind: str, device: str) -> None:
+    """Scores that turn out to be logits are counted twice, their bad labels once."""
+    target = torch.randint(0, 2, (50_000, 3), device=device)
+    preds = {"probabilities": target * 0.5, "logits": target * 8.0 - 4, "labels": target}[kind]
+    bad = target.clone()
+    bad[7, 1], bad[49_999, 2] = 9, 5
+
+    def call() -> None:
+        assert binary_accuracy(preds, bad, multidim_average="samplewise").isnan().all()
+        syncfree.check_errors()
+
+    with pytest.raises(RuntimeError, match=r"`target`.* 9 at flat index 22, the first of 2"):
+        call()
+    syncfree.check_errors()
+
+
+@pytest.mark.needs_cuda
+def test_records_of_two_streams_do_not_mix() -> None:
+    """One of two launches that end together is reported, whole."""
+    preds = torch.zeros(8, dtype=torch.int64, device="cuda")
+    first, second = preds.clone(), preds.clone()
+    first[1] = 7
+    second[3:6] = 9
+    gate, streams = torch.cuda.Stream(), (torch.cuda.Stream(), torch.cuda.Stream())
+    torch.cuda.synchronize()
+    for _ in range(300):
+        with torch.cuda.stream(gate):
+            torch.cuda._sleep(100_000)
+            opened = gate.record_event()
+        for stream, target in zip(streams, (first, second), strict=True):
+            stream.wait_event(opened)
+            with torch.cuda.stream(stream):
+                multiclass_accuracy(preds, target, 3)
+        whole = r"(7 at flat index 1, the first of 1|9 at flat index 3, the first of 3)\b"
+        with pytest.raises(RuntimeError, match=whole):
+            syncfree.check_errors()
+        syncfree.check_errors()

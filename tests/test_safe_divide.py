@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -51,6 +52,52 @@ def test_broadcasting(a: tuple[int, ...], b: tuple[int, ...], device: str) -> No
     )
     assert torch.equal(got, want)
     assert got.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [([2] * 12, [2] * 12), ([2, 1] * 6, [1, 2] * 6), ([2] * 12, []), ([1] * 60, [1] * 50 + [3])],
+    ids=["same", "crossed", "scalar", "ones"],
+)
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda x: x,
+        lambda x: x.transpose(0, -1) if x.ndim else x,
+        lambda x: x.permute([*range(0, x.ndim, 2), *range(1, x.ndim, 2)]),
+        lambda x: x.permute(torch.randperm(x.ndim).tolist()),
+    ],
+    ids=["contiguous", "transposed", "sorted", "shuffled"],
+)
+def test_many_dimensions(
+    arrange: Callable[[torch.Tensor], torch.Tensor], a: list[int], b: list[int], device: str
+) -> None:
+    num = arrange(torch.randn(a, dtype=torch.float64, device=device))
+    denom = arrange(torch.randn(b, dtype=torch.float64, device=device))
+    got = safe_divide(num, denom)
+    assert torch.equal(got, num / denom)
+    assert got.is_contiguous()
+    assert safe_divide(num.to("meta"), denom.to("meta")).shape == got.shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_results_are_rounded_once(dtype: torch.dtype, device: str) -> None:
+    """Doubles in the middle of two neighbours, where ties go to even, and next to it."""
+    infinity = int(torch.tensor(math.inf, dtype=dtype).view(torch.int16))
+    numbers = torch.arange(infinity, dtype=torch.int16).view(dtype).double().tolist()
+    numbers.append(2 * numbers[-1] - numbers[-2])
+    zero = torch.zeros((), dtype=dtype, device=device)
+    got, want = [], []
+    for below in [0, 1, 2, *range(3, infinity - 1, 331), infinity - 1]:
+        middle = (numbers[below] + numbers[below + 1]) / 2
+        for x, bits in (
+            (math.nextafter(middle, 0), below),
+            (middle, below + below % 2),
+            (math.nextafter(middle, math.inf), below + 1),
+        ):
+            got += [safe_divide(zero, zero, x), safe_divide(zero, zero, -x)]
+            want += [bits, bits - 2**15]
+    assert torch.stack(got).view(torch.int16).tolist() == want
 
 
 def test_layouts(device: str) -> None:
@@ -106,5 +153,5 @@ def test_scalar_tensors_yield(
 
 
 def test_numbers_are_no_tensors() -> None:
-    with pytest.raises(TypeError, match="Expected two tensors, but got Tensor and float"):
+    with pytest.raises(TypeError, match="`denom` to be a tensor, but got float"):
         safe_divide(torch.ones(3), 2.0)  # type: ignore[arg-type]

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from cases import DTYPES, LAYOUTS, Layout, image_pair, range_of
+from drawing import examples
 from ssim_reference import Window
 from syncfree.functional.image import structural_similarity_index_measure
 
@@ -62,7 +63,8 @@ def test_identical_images_have_exactly_one(
     assert torch.equal(contrast, torch.ones_like(contrast))
 
 
-@settings(deadline=None, max_examples=60)
+@pytest.mark.fuzz
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     height=st.integers(22, 60),
@@ -108,7 +110,8 @@ def test_bits_of_an_image_do_not_depend_on_its_company(
     assert torch.equal(values(preds[1:4], layout.apply(target)[1:4], window), whole[1:4])
 
 
-@settings(deadline=None, max_examples=25)
+@pytest.mark.fuzz
+@examples(25)
 @given(
     batch=st.integers(2, 6),
     cut=st.integers(1, 5),
@@ -168,7 +171,9 @@ def test_bad_pixels_spoil_their_windows_only(
     spoiled = torch.zeros_like(full, dtype=torch.bool)
     spoiled[1, 0, 44 - half[0] : 45 + half[0], 36 - half[1] : 37 + half[1]] = True
     assert torch.equal(full.isnan(), spoiled)
-    assert torch.equal(full[~spoiled], clean[~spoiled])
+    assert (full[~spoiled] - clean[~spoiled]).abs().max() <= {64: 0, 32: 1e-6, 16: 2**-9}[
+        8 * full.element_size()
+    ]
     _, contrast = values(preds, target, window, return_contrast_sensitivity=True)
     assert contrast.isnan().tolist() == [False, True]
 
@@ -283,10 +288,3 @@ def test_bad_dtypes(dtype: torch.dtype, device: str) -> None:
     for pair in ((x.to(dtype), x), (x, x.to(dtype))):
         with pytest.raises(RuntimeError, match=r"but got (Long|Bool|ComplexFloat)"):
             structural_similarity_index_measure(*pair, data_range=1.0)
-
-
-def test_gradient_is_refused_not_forgotten(device: str) -> None:
-    x = torch.rand(1, 1, 16, 16, device=device, requires_grad=True)
-    value = structural_similarity_index_measure(x, torch.rand_like(x), data_range=1.0)
-    with pytest.raises(NotImplementedError, match="not implemented yet"):
-        value.backward()

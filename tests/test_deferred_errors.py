@@ -1,0 +1,365 @@
+"""Bad labels met by metrics: where their error is raised, what it says, that none is lost."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import re
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import syncfree
+from accuracy_metric import Counting, Options
+from syncfree import _errors
+from syncfree.functional.classification import multiclass_accuracy
+
+CLASSES = 5
+MACRO = Options("multiclass", CLASSES, "macro")
+
+
+class Metric(Counting):
+    """As the classes do it: a slot of its own, and the call in each op's options."""
+
+    def __init__(self, options: Options = MACRO, device: str = "cuda") -> None:
+        super().__init__(options, device)
+        self.slot = _errors.new_slot(self)
+
+    def step(self, preds: Tensor, target: Tensor) -> None:
+        self.update(preds, target, _errors.call_bits(self.slot, 2))
+
+
+def labels(device: str, *bad: int) -> tuple[Tensor, Tensor]:
+    """Right ones but for the first few."""
+    preds = torch.arange(20, device=device) % CLASSES
+    target = preds.clone()
+    target[3 : 3 + len(bad)] = torch.tensor(bad, dtype=torch.int64, device=device)
+    return preds, target
+
+
+def current_line() -> int:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> None:
+    syncfree.check_errors()
+
+
+# ---- Slots and calls.
+
+
+def test_slots_differ_and_come_back() -> None:
+    gc.collect()
+    metrics = [Metric(device="cpu") for _ in range(50)]
+    slots = {metric.slot for metric in metrics}
+    assert len(slots) == 50
+    assert 0 not in slots
+    free = len(_errors._free)
+    del metrics
+    gc.collect()
+    assert len(_errors._free) == free + 50
+    # Kernels of a metric that is gone may still be running.
+    assert Metric(device="cpu").slot not in slots
+
+
+def test_a_slot_that_comes_back_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its last owner left is told of, under that owner's name."""
+    left = ["bad label. [syncfree metric 7, call 0]"]
+
+    def take(slot: int) -> str:
+        text = "".join(left) if slot in (7, -1) else ""
+        return _errors._MARK.sub(_errors._origin, text)
+
+    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
+    monkeypatch.setattr(_errors, "_owners", {7: "Former"})
+    monkeypatch.setattr(_errors, "_take", take)
+    metric = Metric(device="cpu")
+    left.clear()
+    assert metric.slot == 7
+    _errors.raise_pending(7)
+    with pytest.raises(RuntimeError, match=r"^bad label\. Metric: Former\.$"):
+        _errors.raise_all()
+    _errors.raise_all()
+
+
+def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
+    metrics = [Metric(device="cpu") for _ in range(3)]
+    assert [metric.slot for metric in metrics] == [7, 0, 0]
+
+
+def test_origin_is_named() -> None:
+    metric = Metric(device="cpu")
+    bits = _errors.call_bits(metric.slot)
+    line = current_line() - 1
+    call = bits >> 20
+    assert bits >> 8 & 0xFFF == metric.slot
+    error = RuntimeError(f"Wrong. [syncfree metric {metric.slot}, call {call}]\nMore.", 3)
+    assert _errors.explain(error) is error
+    assert error.args == (f'Wrong. Metric: Metric. Call: file "{__file__}", line {line}.\nMore.', 3)
+
+
+def test_code_of_the_packages_is_not_the_origin() -> None:
+    source = "def call(function, *args):\n    return function(*args)\n"
+    scope: dict[str, object] = {}
+    package = Path(syncfree.__file__).parent
+    exec(compile(source, str(package / "somewhere.py"), "exec"), scope)
+    bits = scope["call"](scope["call"], _errors.call_bits, 0)  # type: ignore[operator]
+    line = current_line() - 1
+    error = _errors.explain(RuntimeError(f"[syncfree metric 0, call {bits >> 20}]".join([" ", ""])))
+    assert str(error) == f' Call: file "{__file__}", line {line}.'
+
+
+def test_old_calls_are_forgotten_not_mixed_up() -> None:
+    first = _errors.call_bits(0) >> 20
+    for _ in range(_errors._CALLS):
+        _errors.call_bits(0)
+    assert str(_errors.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
+
+
+def test_threads_get_calls_of_their_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        bits = list(pool.map(lambda _: _errors.call_bits(3), range(2000)))
+    assert len(set(bits)) == 2000
+
+
+@pytest.mark.parametrize("options", [MACRO, Options("binary"), Options("multilabel", 3, "none")])
+def test_origin_leaves_results_alone(options: Options, device: str) -> None:
+    preds = torch.rand(6, 3, device=device).round()
+    target = torch.ones(6, 3, dtype=torch.int64, device=device)
+    with_origin, plain = Counting(options, device), Counting(options, device)
+    bits = 0xFFF << 8 | (2**43 - 1) << 20
+    value = with_origin.forward(preds, target, bits)
+    assert torch.equal(value, plain.forward(preds, target))
+    assert all(map(torch.equal, with_origin.states, plain.states))
+    assert torch.equal(with_origin.compute(bits), plain.compute())
+
+
+def test_compiled_calls_have_a_slot_and_no_number(device: str) -> None:
+    def step(preds: Tensor, target: Tensor) -> Tensor:
+        bits = _errors.call_bits(metric.slot)
+        _errors.raise_pending(metric.slot)
+        return metric.forward(preds, target, bits)
+
+    metric, plain = Metric(device=device), Counting(MACRO, device)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            assert torch.equal(compiled(*labels(device)), plain.forward(*labels(device)))
+
+
+# ---- On the CPU.
+
+
+@pytest.mark.parametrize("average", ["micro", "macro"])
+def test_cpu_raises_at_once_and_counts_nothing(average: str) -> None:
+    metric = Metric(Options("multiclass", CLASSES, average), "cpu")
+    metric.step(*labels("cpu"))
+    before = [state.clone() for state in metric.states]
+    message = r"in `target`: 7 at flat index 3, the first of 2, .* range \[0, 4\]\.$"
+    for call in (metric.step, metric.update, metric.forward):
+        with pytest.raises(RuntimeError, match=message):
+            call(*labels("cpu", 7, -1))
+    assert all(map(torch.equal, metric.states, before))
+    assert metric.bad.item() == 0
+    samples = Metric(Options("multiclass", CLASSES, average, samplewise=True), "cpu")
+    with pytest.raises(RuntimeError, match=message):
+        samples.update(*(x.view(4, 5) for x in labels("cpu", 7, -1)))
+    assert not samples.lists
+
+
+# ---- On CUDA.
+
+
+@pytest.mark.needs_cuda
+def test_next_call_of_the_metric_raises() -> None:
+    metric, other = Metric(), Metric()
+    metric.step(*labels("cuda", 7, -1))
+    line = current_line() - 1
+    torch.cuda.synchronize()
+    other.step(*labels("cuda"))
+    multiclass_accuracy(*labels("cuda"), CLASSES)
+    with pytest.raises(RuntimeError, match="the following values") as error:
+        metric.step(*labels("cuda"))
+    text = str(_errors.explain(error.value))
+    assert "in `target` on cuda:0: 7 at flat index 3, the first of 2, but expected only" in text
+    assert "labels in the range [0, 4]. They were left out and the result is NaN" in text
+    assert text.endswith(f'Metric: Metric. Call: file "{__file__}", line {line}.')
+    assert sum(int(state.sum()) for state in metric.states) == 18 * CLASSES
+    assert metric.bad.item() == 2
+    assert metric.compute().isnan()
+    metric.step(*labels("cuda"))  # nothing is reported twice
+    syncfree.check_errors()
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("average", ["micro", "macro", "weighted", "none"])
+@pytest.mark.parametrize("samplewise", [False, True])
+def test_values_become_nan(samplewise: bool, average: str) -> None:
+    for task, shape in (("binary", (8, 3)), ("multiclass", (8, 3)), ("multilabel", (8, 3, 2))):
+        metric = Metric(Options(task, 3, average, samplewise=samplewise))
+        target = torch.ones(shape, dtype=torch.int64, device="cuda")
+        metric.step(target, target)
+        assert metric.compute().eq(1).any()
+        spoiled = target.clone()
+        spoiled[2, 1] = 9
+        if samplewise:
+            metric.step(target, spoiled)
+        else:
+            assert metric.forward(target, spoiled, _errors.call_bits(metric.slot)).isnan().all()
+        torch.cuda.synchronize()
+        with pytest.raises(RuntimeError, match="9 at flat index"):
+            _errors.raise_pending(metric.slot)
+        assert metric.compute().isnan().all()
+        assert metric.bad.item() == target[2, 1].numel()
+
+
+@pytest.mark.needs_cuda
+def test_compute_takes_the_record_without_waiting() -> None:
+    metric, pair = Metric(), labels("cuda", 7)
+    torch.cuda._sleep(20_000_000)
+    metric.step(*pair)
+    _errors.raise_pending(metric.slot)  # not known yet
+    torch.cuda.synchronize()
+    with pytest.raises(RuntimeError, match="7 at flat index 3, the first of 1"):
+        _errors.raise_pending(metric.slot)
+    _errors.raise_pending(metric.slot)
+    metric.step(*labels("cuda", 8))
+    torch.cuda.synchronize()
+    with pytest.raises(RuntimeError, match="8 at flat index 3, the first of 1"):
+        metric.compute(_errors.call_bits(metric.slot))
+
+
+@pytest.mark.needs_cuda
+def test_all_metrics_and_calls_are_told_of() -> None:
+    first, second = Metric(), Metric(Options("multiclass", CLASSES, "micro", ignore_index=-1))
+    pairs = labels("cuda", 7, 8), labels("cuda", -1, -2), labels("cuda", 6)
+    torch.cuda._sleep(20_000_000)  # or a later call would raise
+    for _ in range(3):
+        first.step(*pairs[0])
+    second.step(*pairs[1])
+    multiclass_accuracy(*pairs[2], CLASSES)
+    with pytest.raises(RuntimeError, match="the following values") as error:
+        syncfree.check_errors()
+    function, one, two = sorted(str(error.value).splitlines(), key=lambda line: "Metric" in line)
+    assert "6 at flat index 3, the first of 1" in function
+    assert function.endswith("without this check.")
+    assert "7 at flat index 3, the first of 2" in one
+    assert "Later calls met 4 more." in one
+    assert "-2 at flat index 4, the first of 1, " in two
+    assert "range [0, 4] or ignore_index=-1." in two
+    syncfree.check_errors()
+
+
+@pytest.mark.needs_cuda
+def test_without_validation_nothing_is_noted() -> None:
+    metric = Metric(Options("multiclass", CLASSES, "macro", validate=False))
+    assert metric.forward(*labels("cuda", 7, -1)).item() == 1.0
+    assert metric.bad.item() == 0
+    syncfree.check_errors()
+
+
+@pytest.mark.needs_cuda
+def test_replays_note_their_errors() -> None:
+    metric = Metric()
+    preds, target = labels("cuda")
+    metric.step(preds, target)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        metric.step(preds, target)
+        line = current_line() - 1
+        value = metric.compute()
+    graph.replay()
+    assert value.item() == 1.0
+    target[7] = 99
+    graph.replay()
+    assert value.isnan()
+    with pytest.raises(RuntimeError, match=rf"99 at flat index 7, .* line {line}\.$"):
+        _errors.raise_pending(metric.slot)
+
+
+@pytest.mark.needs_cuda
+def test_streams_and_threads_lose_nothing() -> None:
+    metric = Metric()
+    reported, rounds, threads = [], 200, 4
+    lock = threading.Lock()
+
+    def note(error: RuntimeError) -> None:
+        counts = re.findall(r"the first of (\d+)|met (\d+) more|Detected (\d+) values", str(error))
+        with lock:
+            reported.append(sum(int(number) for found in counts for number in found if number))
+
+    def work(seed: int) -> None:
+        pair = labels("cuda", *range(10, 11 + seed))
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(rounds):
+                while True:
+                    try:
+                        metric.step(*pair)
+                        break
+                    except RuntimeError as error:  # of an earlier call
+                        note(error)
+
+    torch.cuda.synchronize()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    torch.cuda.synchronize()
+    try:
+        _errors.raise_pending(metric.slot)
+    except RuntimeError as error:
+        note(error)
+    assert sum(reported) == metric.bad.item() == rounds * sum(range(1, threads + 1))
+
+
+@pytest.mark.needs_cuda
+def test_errors_outlive_their_metric() -> None:
+    metric = Metric()
+    metric.step(*labels("cuda", 7))
+    del metric
+    gc.collect()
+    with pytest.raises(RuntimeError, match=r"7 at flat index 3.*Metric: Metric\."):
+        syncfree.check_errors()
+
+
+@pytest.mark.needs_two_gpus
+def test_each_device_has_its_records() -> None:
+    metrics = [Metric(device=f"cuda:{i}") for i in range(2)]
+    metrics[1].slot = metrics[0].slot  # as one metric that was moved
+    for i, metric in enumerate(metrics):
+        metric.step(*labels(f"cuda:{i}", 7 + i))
+    for i in range(2):
+        torch.cuda.synchronize(i)
+    with pytest.raises(RuntimeError, match=r"on cuda:0: 7 at[^\n]*\n.*on cuda:1: 8 at"):
+        _errors.raise_pending(metrics[0].slot)
+    syncfree.check_errors()
+
+
+@pytest.mark.needs_cuda
+@pytest.mark.parametrize("read", [False, True])
+def test_unread_errors_warn_at_exit(read: bool) -> None:
+    program = f"""
+import torch, syncfree
+from syncfree.functional import multiclass_accuracy
+target = torch.tensor([0, 1, 7], device="cuda")
+multiclass_accuracy(target, target, 3)
+torch.cuda.synchronize()
+try:
+    syncfree.check_errors() if {read} else None
+except RuntimeError:
+    pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert ("Never read" in done.stderr) is not read
+    assert ("7 at flat index 2" in done.stderr) is not read

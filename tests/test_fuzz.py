@@ -1,0 +1,216 @@
+"""Inputs of any kind, right and wrong: a clear error or TorchMetrics' answer, never anything else.
+
+`make fuzz` draws thousands.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torchmetrics.functional.classification as tm
+import torchmetrics.functional.image as tm_image
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from syncfree import functional as sf
+
+pytestmark = pytest.mark.fuzz
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+]
+
+Options = dict[str, Any]
+
+# What ours refuses and TorchMetrics takes, and when it may: rows of the compatibility table.
+STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
+    r"Detected the following values in `target`": lambda p, t, o: has_bad_labels(t, o),
+    r"Detected the following values in `preds`": lambda p, t, o: has_bad_labels(p, o),
+    r"Expected a tensor of": lambda p, t, o: p.is_complex() or t.is_complex(),
+    r"`top_k` to be an integer larger": lambda p, t, o: o["top_k"] < 1,
+    r"with a score for each class where `top_k`": lambda p, t, o: (
+        o["top_k"] > 1 and p.ndim == t.ndim
+    ),
+    r"the same shape, but got": lambda p, t, o: p.shape != t.shape,
+    r"low < high": lambda p, t, o: o["data_range"] == (1.0, 0.0),
+}
+
+
+def has_bad_labels(labels: Tensor, options: Options) -> bool:
+    classes = options.get("num_classes", 2) or math.inf
+    whole = labels.double()
+    bad = ~((whole >= 0) & (whole < classes) & (whole == whole.trunc()))
+    if options["ignore_index"] is not None:
+        bad &= whole != options["ignore_index"]
+    return bool(bad.any())
+
+
+@st.composite
+def tensors(draw: st.DrawFn, device: str, like: Tensor | None = None) -> Tensor:
+    """Of the shape of another one, or nearly so, or of any."""
+    shape = tuple(draw(st.lists(st.integers(0, 5), max_size=4)))
+    if like is not None:
+        kind = draw(st.sampled_from(["same", "same", "same", "scores", "labels", "any"]))
+        if kind == "same":
+            shape = tuple(like.shape)
+        elif kind == "scores" and like.ndim:
+            shape = (like.shape[0], draw(st.integers(1, 6)), *like.shape[1:])
+        elif kind == "labels" and like.ndim > 1:
+            shape = (like.shape[0], *like.shape[2:])
+    dtype = draw(st.sampled_from(DTYPES))
+    values = draw(st.sampled_from(["labels", "unit", "wide", "odd"]))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
+    if values == "labels":
+        x = torch.randint(0, draw(st.integers(1, 6)), shape, generator=generator)
+    elif values == "unit":
+        x = torch.rand(shape, generator=generator, dtype=torch.float64)
+    elif values == "wide":
+        x = torch.randn(shape, generator=generator, dtype=torch.float64) * 3
+    else:
+        pool = torch.tensor([0.0, 1.0, 0.5, -1.0, math.nan, math.inf, -math.inf, 7.0])
+        x = pool[torch.randint(0, len(pool), shape, generator=generator)]
+    x = x.to(dtype)
+    if draw(st.booleans()) and x.ndim > 1:
+        x = x.transpose(0, -1).contiguous().transpose(0, -1)
+    return x.to(device)
+
+
+def outcome(function: Any, *args: Any, **options: Any) -> Tensor | Exception:
+    try:
+        value: Tensor = function(*args, **options)
+    except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError) as error:
+        return error
+    return value
+
+
+def agree(
+    ours: Any, theirs: Any, preds: Tensor, target: Tensor, options: Options, rtol: float = 1e-6
+) -> None:
+    ours = outcome(ours, preds, target, **options)
+    theirs = outcome(theirs, preds, widened(target), **options)
+    if isinstance(ours, Exception):
+        assert str(ours)
+        stricter = any(
+            re.search(pattern, str(ours)) and applies(preds, target, options)
+            for pattern, applies in STRICTER.items()
+        )
+        assert isinstance(theirs, Exception) or stricter, f"{ours!r}, but theirs is {theirs!r}"
+    elif not isinstance(theirs, Exception):
+        torch.testing.assert_close(
+            ours.squeeze(), theirs.squeeze(), rtol=rtol, atol=1e-6, equal_nan=True
+        )
+
+
+def widened(target: Tensor) -> Tensor:
+    """TorchMetrics marks what it ignores by -1, which bools and bytes do not hold."""
+    return target.long() if target.dtype in (torch.bool, torch.uint8) else target
+
+
+def has_nan(x: Tensor) -> bool:
+    return x.is_floating_point() and bool(x.isnan().any())
+
+
+AVERAGES = st.sampled_from(["micro", "macro", "weighted", "none", None, "mean"])
+MODES = st.sampled_from(["global", "global", "samplewise", "all"])
+IGNORED = st.sampled_from([None, None, 0, 1, -1, -100, 1.5])
+
+
+@given(data=st.data())
+def test_multiclass_accuracy(data: st.DataObject, device: str) -> None:
+    target = data.draw(tensors(device), "target")
+    preds = data.draw(tensors(device, target), "preds")
+    options = {
+        "num_classes": data.draw(st.sampled_from([None, 1, 2, 3, 5, 6]), "num_classes"),
+        "average": data.draw(AVERAGES, "average"),
+        "top_k": data.draw(st.sampled_from([1, 1, 2, 3, 0]), "top_k"),
+        "multidim_average": data.draw(MODES, "multidim_average"),
+        "ignore_index": data.draw(IGNORED, "ignore_index"),
+    }
+    # A fraction is cut off before it is compared with the ignored class; theirs, after.
+    assume(options["ignore_index"] is None or is_whole(target))
+    # Which of equal scores torch.topk takes is not told.
+    assume(options["top_k"] < 2 or no_ties(preds))
+    agree(sf.multiclass_accuracy, tm.multiclass_accuracy, preds, target, options)
+
+
+def is_huge(*tensors: Tensor) -> bool:
+    return any(
+        x.dtype == torch.int64 and bool((x.abs() > 2**40).any() | (x < -(2**40)).any())
+        for x in tensors
+    )
+
+
+def is_whole(x: Tensor) -> bool:
+    return not x.is_floating_point() or bool((x == x.trunc()).all())
+
+
+def no_ties(scores: Tensor) -> bool:
+    if scores.ndim < 2 or has_nan(scores) or scores.is_complex():
+        return False
+    ordered = scores.sort(1).values
+    return bool((ordered.diff(dim=1) != 0).all())
+
+
+@given(data=st.data())
+def test_binary_accuracy(data: st.DataObject, device: str) -> None:
+    target = data.draw(tensors(device), "target")
+    preds = data.draw(tensors(device, target), "preds")
+    options = {
+        "threshold": data.draw(st.sampled_from([0.5, 0.3, 0.0, 1.0, 2.0, None]), "threshold"),
+        "multidim_average": data.draw(MODES, "multidim_average"),
+        "ignore_index": data.draw(IGNORED, "ignore_index"),
+    }
+    assume(not has_nan(preds))  # a row of the compatibility table
+    agree(sf.binary_accuracy, tm.binary_accuracy, preds, target, options)
+
+
+@given(data=st.data())
+def test_multilabel_accuracy(data: st.DataObject, device: str) -> None:
+    target = data.draw(tensors(device), "target")
+    preds = data.draw(tensors(device, target), "preds")
+    labels = target.shape[1] if target.ndim > 1 else 3
+    options = {
+        "num_labels": data.draw(st.sampled_from([labels, labels, 1, 2]), "num_labels"),
+        "threshold": data.draw(st.sampled_from([0.5, 0.3, 2.0, None]), "threshold"),
+        "average": data.draw(AVERAGES, "average"),
+        "multidim_average": data.draw(MODES, "multidim_average"),
+        "ignore_index": data.draw(IGNORED, "ignore_index"),
+    }
+    assume(not has_nan(preds))
+    agree(sf.multilabel_accuracy, tm.multilabel_accuracy, preds, target, options)
+
+
+@given(data=st.data())
+def test_peak_signal_noise_ratio(data: st.DataObject, device: str) -> None:
+    target = data.draw(tensors(device), "target")
+    preds = data.draw(tensors(device, target), "preds")
+    options = {
+        "data_range": data.draw(
+            st.sampled_from([1.0, 3, (0.0, 1.0), (0.2, 0.7), (1.0, 0.0), None]), "data_range"
+        ),
+        "base": data.draw(st.sampled_from([10.0, 2.0]), "base"),
+        "reduction": data.draw(
+            st.sampled_from(["elementwise_mean", "sum", "none", None, "mean"]), "reduction"
+        ),
+        "dim": data.draw(st.sampled_from([None, None, 0, 1, -1, (0, 1), (1, 2, 3), ()]), "dim"),
+    }
+    # Of other dtypes ours is nearer to the truth.
+    assume(preds.dtype == target.dtype and preds.dtype not in (torch.float16, torch.bfloat16))
+    # Theirs overflows in float32 where a NaN was made an integer, the least there is.
+    assume(preds.is_floating_point() or not is_huge(preds, target))
+    theirs = tm_image.peak_signal_noise_ratio
+    agree(sf.peak_signal_noise_ratio, theirs, preds, target, options, 1e-5)

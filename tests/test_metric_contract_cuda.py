@@ -1,0 +1,108 @@
+"""What every metric class must satisfy on CUDA: no waits, graphs, streams and devices."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from class_cases import ClassCase
+from test_metric_contract import every_case, same_states, same_value, without_lists
+
+
+@pytest.mark.needs_cuda
+@every_case
+def test_no_call_waits(case: ClassCase) -> None:
+    metric, _ = case.pair("cuda")
+    batches = case.batches("cuda")
+    for _ in range(2):  # the first round loads kernels
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for batch in batches:
+                metric.update(*batch)
+                metric(*batch)
+            metric.compute()
+            metric.reset()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.needs_cuda
+@without_lists
+@pytest.mark.parametrize("step", ["update", "forward"])
+def test_replayed_steps_accumulate(case: ClassCase, step: str) -> None:
+    metric, alone = case.pair("cuda")
+    batches = [(a, b) for a, b in case.batches("cuda") if len(a) == 5]
+    held = tuple(x.clone() for x in batches[0])
+    getattr(metric, step)(*held)
+    metric.reset()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = getattr(metric, step)(*held)
+    metric.reset()
+    graph.replay()
+    alone.update(*held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # there has been an update
+        same_value(metric.compute(), alone.compute())
+    metric.reset()
+    alone.reset()
+    for _ in range(2):
+        for batch in batches:
+            for place, new in zip(held, batch, strict=True):
+                place.copy_(new)
+            graph.replay()
+            want = alone(*batch)
+            if step == "forward":
+                same_value(value, want)
+            # Not the value from before, though the metric does not learn of the replay.
+            same_value(metric.compute(), alone.compute())
+        same_states(metric, alone)
+        metric.reset()
+        alone.reset()
+
+
+@pytest.mark.needs_cuda
+@every_case
+def test_steps_run_on_the_current_stream(case: ClassCase) -> None:
+    """Inputs arrive late on a side stream; a step on any other stream would read zeros."""
+    metric, theirs = case.pair("cuda")
+    batches = case.batches("cuda")
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        for batch in batches:
+            late = [torch.zeros_like(x) for x in batch]
+            torch.cuda._sleep(20_000_000)
+            for place, x in zip(late, batch, strict=True):
+                place.copy_(x)
+            metric.update(*late)
+            metric(*late)
+        value = metric.compute()
+    side.synchronize()
+    for batch in batches:
+        theirs.update(*batch)
+        theirs.update(*batch)
+    same_states(metric, theirs)
+    same_value(value, theirs.compute())
+
+
+@pytest.mark.needs_two_gpus
+@every_case
+def test_on_another_device_than_the_current_one(case: ClassCase) -> None:
+    metric, theirs = case.pair("cuda:1")
+    with torch.cuda.device(0):
+        for i, batch in enumerate(case.batches("cuda:1")):
+            if i % 2:
+                metric.update(*batch)
+                theirs.update(*batch)
+            else:
+                same_value(metric(*batch), theirs(*batch))
+        same_states(metric, theirs)
+        same_value(metric.compute(), theirs.compute())
+        metric.reset()
+        theirs.reset()
+        same_states(metric, theirs)
