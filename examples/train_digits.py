@@ -82,7 +82,7 @@ def main() -> None:
         net.eval()
         with torch.no_grad():
             test = accuracy(net(test_images), test_labels)
-        # The one read of the epoch: both numbers come to the host together.
+        # sync-ok: the one read of the epoch; both numbers come to the host together.
         train_accuracy, test_accuracy = torch.stack([steps.mean(), test]).tolist()
         print(f"epoch {epoch}: train accuracy {train_accuracy:.4f}, test {test_accuracy:.4f}")
 
