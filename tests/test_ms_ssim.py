@@ -171,7 +171,9 @@ def test_matches_pytorch_msssim(device: str) -> None:
     pair = image_pair((3, 1, 192, 208), torch.float64, device)
     betas = (0.1, 0.2, 0.3, 0.4, 0.0)
     taps = torch.from_numpy(Window().weights(2)[0]).to(device).reshape(1, 1, 1, -1)
-    want = pytorch_msssim.ms_ssim(*pair, data_range=1.0, size_average=False, win=taps, weights=list(betas))
+    want = pytorch_msssim.ms_ssim(
+        *pair, data_range=1.0, size_average=False, win=taps, weights=list(betas)
+    )
     # It rounds the exponents to float32.
     torch.testing.assert_close(values(*pair, betas=betas), want, rtol=0, atol=1e-8)
 
