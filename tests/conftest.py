@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import platform
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +25,18 @@ REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
-# `make fuzz` runs the tests marked so with its own profile. The device is the same for all examples
-# of a test.
+# The same inputs in every run, so that what passes once passes again; `make fuzz` runs the tests
+# marked so with its own profile, on new ones. The device is the same for all examples of a test.
 settings.register_profile(
     "default",
     max_examples=ORDINARY,
     deadline=None,
+    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("fuzz", settings.get_profile("default"), max_examples=2500)
+settings.register_profile(
+    "fuzz", settings.get_profile("default"), max_examples=2500, derandomize=False
+)
 settings.load_profile("default")
 
 
@@ -73,6 +78,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def device(request: pytest.FixtureRequest) -> str:
     """Each device this machine has."""
     return str(request.param)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works as in a terminal; a job in the background of a script starts with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -274,14 +274,6 @@ def test_a_terminal_gets_color_and_a_progress_bar(folders):
     assert "25 images" in out
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C works as in a terminal; a job in the background of a script starts with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_interrupts_wait_for_a_safe_moment(interruptible):
     """KeyboardInterrupt inside `threading` can turn into another error, or hold a lock for ever."""
     before = signal.getsignal(signal.SIGINT)

@@ -231,7 +231,7 @@ def test_the_run_ends_when_its_time_is_up(script, body: str) -> None:
     assert time.monotonic() - began < 4
 
 
-def test_ctrl_c_ends_the_run_with_the_report(script) -> None:
+def test_ctrl_c_ends_the_run_with_the_report(script, interruptible: None) -> None:
     path = script(
         """
         import time
