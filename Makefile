@@ -23,7 +23,7 @@ endif
 
 # Stamps are per interpreter, so that another Python sets itself up anew.
 STAMPS := .stamps/$(subst /,_,$(shell $(PYTHON) -c 'import sys; print(sys.prefix + "-" + sys.version.split()[0])' 2>/dev/null))
-SOURCES := $(shell find csrc cmake CMakeLists.txt pyproject.toml -type f 2>/dev/null)
+SOURCES := $(shell find csrc include cmake CMakeLists.txt pyproject.toml -type f 2>/dev/null)
 
 help:
 	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
@@ -32,7 +32,7 @@ help:
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make lint      formatting, types and spelling"
-	@echo "make cuda      the CUDA library for every supported GPU, also without one"
+	@echo "make cuda      the CUDA libraries for every supported GPU, also without one"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make clean     remove what these commands made"
 
@@ -77,14 +77,14 @@ bench: $(STAMPS)/installed $(STAMPS)/needs-test
 lint: $(STAMPS)/needs-lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("scripts"))')/clang-format --dry-run --Werror $$(git ls-files 'csrc/*.h' 'csrc/*.cpp' 'csrc/*.cu' 'csrc/*.cuh')
+	$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("scripts"))')/clang-format --dry-run --Werror $$(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 	$(PY) -m mypy
 	$(PY) -m codespell_lib
 
 cuda: $(STAMPS)/needs-build
 	$(PY) -m cmake -S . -B build/cuda -G Ninja -DSYNCFREE_CUDA=ON -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)') \
 	  -Dpybind11_DIR=$$($(PY) -m pybind11 --cmakedir)
-	$(PY) -m cmake --build build/cuda --target syncfree_ops_cuda
+	$(PY) -m cmake --build build/cuda --target syncfree_ops_cuda syncfree_core
 
 wheel: $(STAMPS)/needs-build
 	$(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .

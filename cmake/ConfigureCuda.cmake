@@ -1,13 +1,24 @@
 # Whether the CUDA library is built, for which GPUs, and against what.
 #
-# AUTO follows the installed torch, so that a CPU user never waits for nvcc. ON works against a CPU build of
-# torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
+# AUTO follows the installed torch, so that a CPU user never waits for nvcc; without the Python package it
+# follows the compiler. ON works against a CPU build of torch too: the kernels need only the toolkit, and the
+# op library records libtorch_cuda.so by name.
 #
 # Code for 8.0 runs on 8.6 and 8.9 too, that for 10.0 on 10.3; PTX of the last serves what comes after.
 set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 90-real 100-real 120)
 
+include(CheckLanguage)
+if(NOT SYNCFREE_PYTHON)
+  set(TORCH_CUDA_VERSION none)
+  set(SYNCFREE_FOUND_GPUS none)
+  if(SYNCFREE_CUDA STREQUAL "AUTO")
+    check_language(CUDA)
+  endif()
+endif()
+
 set(SYNCFREE_BUILD_CUDA OFF)
-if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO" AND NOT TORCH_CUDA_VERSION STREQUAL "none"))
+if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO"
+    AND (NOT TORCH_CUDA_VERSION STREQUAL "none" OR (NOT SYNCFREE_PYTHON AND CMAKE_CUDA_COMPILER))))
   set(SYNCFREE_BUILD_CUDA ON)
 elseif(NOT SYNCFREE_CUDA MATCHES "^(AUTO|OFF)$")
   message(FATAL_ERROR "syncfree: SYNCFREE_CUDA is AUTO, ON or OFF, but got '${SYNCFREE_CUDA}'.")
@@ -21,16 +32,19 @@ if(SYNCFREE_BUILD_CUDA)
       set(CMAKE_CUDA_ARCHITECTURES ${SYNCFREE_ALL_ARCHITECTURES})
     endif()
   endif()
-  include(CheckLanguage)
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
+    if(SYNCFREE_PYTHON)
+      set(torch_text ", torch ${TORCH_VERSION} with CUDA ${TORCH_CUDA_VERSION}")
+    endif()
     message(FATAL_ERROR
-      "syncfree: the CUDA library was asked for (SYNCFREE_CUDA=${SYNCFREE_CUDA}, torch ${TORCH_VERSION} with CUDA "
-      "${TORCH_CUDA_VERSION}), but no nvcc was found.\n"
+      "syncfree: the CUDA library was asked for (SYNCFREE_CUDA=${SYNCFREE_CUDA}${torch_text}), but no nvcc was "
+      "found.\n"
       "Install the CUDA toolkit and put nvcc on PATH, or name it:\n"
       "  CUDACXX=/usr/local/cuda/bin/nvcc pip install .\n"
       "or build the CPU library alone:\n"
-      "  pip install . --config-settings=cmake.define.SYNCFREE_CUDA=OFF")
+      "  pip install . --config-settings=cmake.define.SYNCFREE_CUDA=OFF\n"
+      "  cmake -DSYNCFREE_CUDA=OFF ...")
   endif()
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
@@ -47,7 +61,7 @@ if(SYNCFREE_BUILD_CUDA)
         "or install a torch built for CUDA ${CUDAToolkit_VERSION_MAJOR}.")
     endif()
     set(torch_cuda_file "${TORCH_DIR}/lib/libtorch_cuda.so")
-  else()
+  elseif(SYNCFREE_PYTHON)
     # A CPU torch has no libtorch_cuda.so, but the library must name it, or its symbols are not looked up
     # there when a CUDA torch loads it: link an empty library of that name, which is not installed.
     file(WRITE "${CMAKE_BINARY_DIR}/torch_cuda_stub.cpp" "")
@@ -55,14 +69,18 @@ if(SYNCFREE_BUILD_CUDA)
     set_target_properties(torch_cuda_stub PROPERTIES LIBRARY_OUTPUT_NAME torch_cuda)
     set(torch_cuda_file torch_cuda_stub)
   endif()
-  add_library(torch_cuda_library INTERFACE)
-  target_link_libraries(torch_cuda_library INTERFACE
-    -Wl,--push-state,--no-as-needed ${torch_cuda_file} -Wl,--pop-state)
+  if(SYNCFREE_PYTHON)
+    add_library(torch_cuda_library INTERFACE)
+    target_link_libraries(torch_cuda_library INTERFACE
+      -Wl,--push-state,--no-as-needed ${torch_cuda_file} -Wl,--pop-state)
+  endif()
   string(JOIN "," SYNCFREE_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
   set(SYNCFREE_CUDA_VERSION "${CUDAToolkit_VERSION}")
 endif()
 
-message(STATUS "syncfree: torch ${TORCH_VERSION} (CUDA ${TORCH_CUDA_VERSION}) in ${TORCH_DIR}")
+if(SYNCFREE_PYTHON)
+  message(STATUS "syncfree: torch ${TORCH_VERSION} (CUDA ${TORCH_CUDA_VERSION}) in ${TORCH_DIR}")
+endif()
 if(SYNCFREE_BUILD_CUDA)
   message(STATUS "syncfree: CUDA library with nvcc ${CUDAToolkit_VERSION} for ${SYNCFREE_ARCHITECTURES}")
 else()

@@ -251,7 +251,12 @@ def test_wheel_holds_what_it_should(wheel: Path) -> None:
         "syncfree/py.typed",
         "syncfree/_runtime.pyi",
         "syncfree/lib/libsyncfree_ops_cpu.so",
+        "syncfree/lib/cmake/syncfree/syncfreeConfig.cmake",
+        "syncfree/include/syncfree/c_api.h",
+        "syncfree/include/syncfree/version.h",
+        "syncfree/include/syncfree/torch/ssim.h",
     } <= names
+    assert [n for n in names if n.startswith("syncfree/lib/libsyncfree_core.so.")]
     assert not [n for n in names if n.startswith(("tests/", "csrc/", "benchmarks/")) or "stub" in n]
 
 

@@ -1,7 +1,7 @@
 """Which sources changed since the tests last passed on a GPU.
 
-`make test-gpu` records the hash of every file under csrc/ and python/; this compares. It never
-fails: it makes code that no GPU has seen visible.
+`make test-gpu` records the hash of every file under csrc/, include/ and python/; this compares. It
+never fails: it makes code that no GPU has seen visible.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".in"}
 
 def source_hashes() -> dict[str, str]:
     """SHA-256 of each source file, by its path in the repository."""
-    files = [p for top in ("csrc", "python") for p in (ROOT / top).rglob("*") if p.is_file()]
+    folders = [ROOT / name for name in ("csrc", "include", "python")]
+    files = [p for folder in folders for p in folder.rglob("*") if p.is_file()]
     return {
         path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(files)

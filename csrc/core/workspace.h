@@ -6,9 +6,21 @@
 
 namespace syncfree {
 
+inline constexpr std::size_t kWorkspaceAlignment = 256;
+
+inline std::size_t aligned_to_workspace(std::size_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 struct WorkspaceSize {
   std::size_t zeroed = 0;
   std::size_t scratch = 0;
+
+  std::size_t total() const { return zeroed + scratch; }
+  // The same, with each part rounded up so that the other one can stand behind it.
+  WorkspaceSize aligned() const {
+    return {aligned_to_workspace(zeroed), aligned_to_workspace(scratch)};
+  }
 };
 
 // `zeroed` is all zero bytes when a launch begins and every kernel leaves it so, which saves the

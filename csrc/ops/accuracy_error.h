@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error_record.h"
+#include "core/error_text.h"
 
 namespace syncfree::ops {
 
@@ -21,10 +21,6 @@ struct ErrorOrigin {
   explicit ErrorOrigin(std::int64_t options)
       : slot(options >> kSlotShift & (kSlots - 1)), call(options >> (kSlotShift + kSlotBits)) {}
 };
-
-// `where` is empty or like " on cuda:0"; `more` further labels were bad in later calls.
-std::string error_text(const ErrorRecord& record, const std::string& where = {},
-                       unsigned long long more = 0);
 
 // What python/syncfree/_errors.py replaces by the metric's name and the place of the call; empty if
 // there is nothing to tell.

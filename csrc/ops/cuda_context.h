@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "core/workspace.h"
+#include "core/kept_workspace.h"
 #include "ops/torch_abi.h"
 
 namespace syncfree::ops {

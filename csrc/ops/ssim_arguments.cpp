@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ssim/window_axis.h"
+
 namespace syncfree::ops {
 namespace {
 
@@ -34,8 +36,9 @@ std::string scale_text(int scale) {
   return scale == 0 ? "" : ", halved " + std::to_string(scale) + (scale == 1 ? " time" : " times");
 }
 
-void check_fit(std::int64_t taps, std::int64_t pad, const Tensor& images, int axis, int scale) {
-  const std::int64_t size = spatial_size(images, axis, scale);
+void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int scale) {
+  const std::int64_t size = spatial_size(images, axis, scale), taps = window.taps;
+  const std::int64_t pad = window.pad;
   if (pad >= size && images.numel() > 0)
     fail_runtime(
         "Padding size should be less than the corresponding input dimension, but got: "
@@ -85,8 +88,6 @@ void check_images(const Tensor& preds, const Tensor& target) {
   }
 }
 
-// TorchMetrics sizes the Gaussian by sigma alone, but pads the last axis of a volume by
-// kernel_size.
 void set_axes(ssim::Axis (&axes)[3], const WindowArguments& window, const Tensor& images,
               int scales) {
   const auto sizes = per_axis("kernel_size", window.kernel_size, images);
@@ -99,14 +100,10 @@ void set_axes(ssim::Axis (&axes)[3], const WindowArguments& window, const Tensor
   for (int scale = 0; scale < scales; ++scale)
     for (int i = 0; i < count; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const std::int64_t taps =
-          window.gaussian ? 2 * static_cast<std::int64_t>(3.5 * sigmas[at] + 0.5) + 1 : sizes[at];
-      const std::int64_t mirrored = i == 2 ? (sizes[at] - 1) / 2 : (taps - 1) / 2;
-      const std::int64_t pad = window.valid ? 0 : mirrored;
-      check_fit(taps, pad, images, i, scale);
-      axes[3 - count + i] = {static_cast<int>(std::min<std::int64_t>(taps, 1 << 30)),
-                             static_cast<int>(std::min<std::int64_t>(pad, 1 << 29)),
-                             window.gaussian ? sigmas[at] : 0.0};
+      const ssim::Axis axis =
+          ssim::window_axis(i, sizes[at], sigmas[at], window.gaussian, window.valid);
+      check_fit(axis, images, i, scale);
+      axes[3 - count + i] = axis;
     }
 }
 

@@ -12,8 +12,9 @@ _NEEDED = ("typer", "rich", "PIL", "numpy")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `syncfree` command and return its exit status.
 
-    `info` needs the standard library only. Every other command needs the `cli` extra; without it
-    the message naming the `pip install` line goes to standard error and the status is 2.
+    `info`, `--cmake-dir` and `--include-dir` need the standard library only. Every other command
+    needs the `cli` extra; without it the message naming the `pip install` line goes to standard
+    error and the status is 2.
 
     Args:
         argv: the arguments after the program's name; default `sys.argv[1:]`.
@@ -30,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from syncfree._info import main as info
 
         return info(arguments[1:])
+    if arguments in (["--cmake-dir"], ["--include-dir"]):
+        return _print_folder(arguments[0])
     from syncfree.errors import MissingExtraError
 
     try:
@@ -40,6 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MissingExtraError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _print_folder(option: str) -> int:
+    from syncfree._cpp import cmake_dir, include_dir
+    from syncfree.errors import LibraryError
+
+    try:
+        print(cmake_dir() if option == "--cmake-dir" else include_dir())
+    except LibraryError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
 
 
 def _require_extra() -> None:

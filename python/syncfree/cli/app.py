@@ -37,8 +37,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 @app.callback()
-def _commands() -> None:
+def _commands(
+    cmake_dir: Annotated[
+        bool, typer.Option("--cmake-dir", help="Print the folder for CMake's syncfree_DIR.")
+    ] = False,
+    include_dir: Annotated[
+        bool, typer.Option("--include-dir", help="Print the folder of the C++ headers.")
+    ] = False,
+) -> None:
     """Metrics that never stall the GPU, and the tools around them."""
+    # main() answers each alone, without this module; here they are for --help to list.
+    if cmake_dir or include_dir:
+        raise typer.BadParameter("--cmake-dir and --include-dir stand alone.")
 
 
 @app.command(

@@ -1,0 +1,85 @@
+// Checks of images and windows.
+#include "api/image_arguments.h"
+
+#include <algorithm>
+
+#include "ssim/window_axis.h"
+
+namespace syncfree::api {
+namespace {
+
+TensorView as_volume(TensorView view) {
+  if (view.rank == 5) return view;
+  for (int d = 4; d > 2; --d) {
+    view.size[d] = view.size[d - 1];
+    view.stride[d] = view.stride[d - 1];
+  }
+  view.size[2] = 1;
+  view.stride[2] = 0;
+  view.rank = 5;
+  return view;
+}
+
+}  // namespace
+
+Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
+  const TensorView a = operand("preds", preds), b = operand("target", target);
+  check_same_shape(a, b);
+  check_same_device("target", *target, *preds);
+  if (a.rank != 4 && a.rank != 5)
+    fail(SYNCFREE_WRONG_SHAPE,
+         "Expected `preds` and `target` of shape (B, C, H, W) or (B, C, D, H, W), but got ",
+         shape_text(a), ".");
+  for (const TensorView* view : {&a, &b})
+    if (!is_floating(view->dtype) && view->dtype != DType::kUInt8)
+      fail(SYNCFREE_WRONG_DTYPE, "Expected `", view == &a ? "preds" : "target",
+           "` to be images of a floating dtype or uint8, but got dtype ",
+           static_cast<int>(view->dtype), " of syncfree_dtype.");
+  return {as_volume(a), as_volume(b), a.rank - 2};
+}
+
+void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,
+              int scales) {
+  for (int i = 0; i < images.axes; ++i) {
+    const int kernel = window.kernel_size[i];
+    const double sigma = window.sigma[i];
+    if (!(kernel > 0 && kernel % 2 == 1))
+      fail(SYNCFREE_INVALID_ARGUMENT, "Expected `kernel_size` to be odd and positive, but got ",
+           kernel, " for spatial axis ", i, ".");
+    if (!(sigma > 0 && sigma < 1e6))
+      fail(SYNCFREE_INVALID_ARGUMENT, "Expected `sigma` to be positive, but got ", sigma,
+           " for spatial axis ", i, ".");
+    const ssim::Axis axis =
+        ssim::window_axis(i, kernel, sigma, window.gaussian != 0, window.valid != 0);
+    const int at = 3 - images.axes + i;
+    axes[at] = axis;
+    for (int scale = 0; scale < scales; ++scale) {
+      const std::int64_t size = images.preds.size[2 + at] >> scale;
+      const bool mirrors = axis.pad < size || images.preds.numel() == 0;
+      if (!mirrors || size + 2 * axis.pad < axis.taps)
+        fail(SYNCFREE_WRONG_SHAPE, "Expected images larger than half the window of ", axis.taps,
+             " pixels (all of it, for a valid window), but spatial axis ", i, " has ", size,
+             " pixels", scale == 0 ? "." : ", halved for a coarser scale.");
+    }
+  }
+}
+
+Result value_result(const char* name, const syncfree_tensor* value, const syncfree_tensor& on,
+                    Reduction reduction, std::int64_t batch) {
+  return result(name, value, on, &batch, reduction == Reduction::kNone ? 1 : 0);
+}
+
+ssim::Problem ssim_problem(const Images& images, const syncfree_ssim_options& options,
+                           bool range_may_come_from_data) {
+  ssim::Problem problem;
+  problem.preds = images.preds;
+  problem.target = images.target;
+  set_axes(problem.axes, options.window, images);
+  problem.range = range_of(options.range, range_may_come_from_data);
+  problem.k1 = options.k1;
+  problem.k2 = options.k2;
+  problem.reduction = reduction_of(options.reduction);
+  return problem;
+}
+
+}  // namespace syncfree::api

@@ -1,0 +1,34 @@
+// The words for bad labels.
+#pragma once
+
+#include <sstream>
+#include <string>
+
+#include "core/error_record.h"
+
+namespace syncfree {
+
+// `where` is empty or like " on cuda:0"; `more` further labels were bad in later calls.
+inline std::string error_text(const ErrorRecord& record, const std::string& where = {},
+                              unsigned long long more = 0) {
+  std::ostringstream text;
+  text << "Detected the following values in `"
+       << (record.kind == ErrorKind::kPredsOutOfRange ? "preds" : "target") << '`' << where << ": ";
+  // Float tensors can hold what is no class at all.
+  if (record.is_integer)
+    text << record.first_value;
+  else
+    text << "no whole number";
+  text << " at flat index " << record.first_index << ", the first of " << record.count
+       << ", but expected only ";
+  if (record.classes == 2)
+    text << "the following values [0, 1]";
+  else
+    text << "labels in the range [0, " << record.classes - 1 << ']';
+  if (record.has_ignore_index) text << " or ignore_index=" << record.ignore_index;
+  text << '.';
+  if (more > 0) text << " Later calls met " << more << " more.";
+  return text.str();
+}
+
+}  // namespace syncfree

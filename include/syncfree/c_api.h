@@ -1,0 +1,217 @@
+/* The C interface of libsyncfree_core: plain data, pointers and status codes, no exception and no
+ * C++ type, so that any compiler and any language can call it. C++ programs have better: the
+ * headers beside this one.
+ *
+ * Every function returns a syncfree_status_code. All arguments are checked before anything is
+ * launched or written. Functions may be called from any thread.
+ */
+#ifndef SYNCFREE_C_API_H
+#define SYNCFREE_C_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "syncfree/version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYNCFREE_API __attribute__((visibility("default")))
+#define SYNCFREE_MAX_RANK 8
+
+/* cudaStream_t and CUstream, without the toolkit's headers. */
+typedef struct CUstream_st* syncfree_stream;
+
+typedef enum syncfree_status_code {
+  SYNCFREE_OK = 0,
+  SYNCFREE_INVALID_ARGUMENT = 1, /* an option out of range, a null pointer, a view that is none */
+  SYNCFREE_WRONG_SHAPE = 2,
+  SYNCFREE_WRONG_DTYPE = 3,
+  SYNCFREE_WRONG_DEVICE = 4,  /* operands on different devices, or a kind that does not exist */
+  SYNCFREE_NEEDS_SCRATCH = 5, /* too little was given, or none where the library cannot take it */
+  SYNCFREE_BAD_LABEL = 6,     /* found on the CPU; on CUDA the result is NaN */
+  SYNCFREE_WITHOUT_CUDA = 7,  /* CUDA tensors, but a library built without CUDA */
+  SYNCFREE_CUDA_ERROR = 8,    /* no driver, no such device, or a failed launch */
+  SYNCFREE_OUT_OF_MEMORY = 9,
+  SYNCFREE_INTERNAL_ERROR = 10 /* also an exception that `parallel_for` let out */
+} syncfree_status_code;
+
+typedef enum syncfree_dtype {
+  SYNCFREE_FLOAT32 = 0,
+  SYNCFREE_FLOAT64 = 1,
+  SYNCFREE_FLOAT16 = 2,
+  SYNCFREE_BFLOAT16 = 3,
+  SYNCFREE_UINT8 = 4,
+  SYNCFREE_INT8 = 5,
+  SYNCFREE_INT16 = 6,
+  SYNCFREE_INT32 = 7,
+  SYNCFREE_INT64 = 8,
+  SYNCFREE_BOOL = 9
+} syncfree_dtype;
+
+typedef enum syncfree_device_type { SYNCFREE_CPU = 0, SYNCFREE_CUDA = 1 } syncfree_device_type;
+
+/* Sizes and strides count elements. Operands are only read, whatever their strides (0 and negative
+ * ones too); results are written and lie densely in row-major order. */
+typedef struct syncfree_tensor {
+  void* data;
+  int64_t size[SYNCFREE_MAX_RANK];
+  int64_t stride[SYNCFREE_MAX_RANK];
+  int32_t rank;
+  int32_t dtype;        /* syncfree_dtype */
+  int32_t device_type;  /* syncfree_device_type */
+  int32_t device_index; /* of the CUDA device, as cudaSetDevice counts */
+} syncfree_tensor;
+
+/* Splits [begin, end) into ranges of at least `grain` and calls body(b, e, body_context) on each,
+ * on as many threads as it likes; returns when all are done. */
+typedef void (*syncfree_parallel_for)(int64_t begin, int64_t end, int64_t grain,
+                                      void (*body)(int64_t begin, int64_t end, void* body_context),
+                                      void* body_context);
+
+/* Where and with what a call runs. All zero: the default stream, the calling thread, and scratch
+ * memory of the library's own. */
+typedef struct syncfree_launch {
+  syncfree_stream stream; /* CUDA: the work is queued there and nothing waits for it */
+  void* scratch;          /* on the operands' device, used by one call at a time; null: library's */
+  size_t scratch_bytes;
+  size_t* scratch_needed; /* if not null: only write here how many bytes this call wants */
+  syncfree_parallel_for parallel_for; /* CPU; null: the calling thread alone */
+} syncfree_launch;
+
+typedef enum syncfree_range_source {
+  SYNCFREE_RANGE_VALUE = 0,    /* `value` */
+  SYNCFREE_RANGE_INTERVAL = 1, /* both images are clamped to [low, high], which is the range */
+  SYNCFREE_RANGE_DATA = 2      /* the larger of the two tensors' max - min, found on the device */
+} syncfree_range_source;
+
+typedef struct syncfree_range {
+  double value;
+  double low;
+  double high;
+  int32_t source; /* syncfree_range_source */
+} syncfree_range;
+
+typedef enum syncfree_reduction {
+  SYNCFREE_NO_REDUCTION = 0,
+  SYNCFREE_MEAN = 1,
+  SYNCFREE_SUM = 2
+} syncfree_reduction;
+
+typedef struct syncfree_psnr_options {
+  syncfree_range range; /* VALUE or INTERVAL */
+  double base;          /* of the logarithm; 10 gives decibels */
+  int32_t kept;         /* leading dimensions with a value each; the others are averaged over */
+  int32_t reduction;    /* of those values */
+} syncfree_psnr_options;
+
+/* Entries for the image's spatial axes in their order: height, width, or depth, height, width. */
+typedef struct syncfree_window {
+  double sigma[3];        /* of a Gaussian of 2 * int(3.5 * sigma + 0.5) + 1 taps */
+  int32_t kernel_size[3]; /* of a uniform window; odd */
+  int32_t gaussian;       /* 0: uniform */
+  int32_t valid;          /* 1: only windows inside the image; 0: mirrored borders */
+} syncfree_window;
+
+typedef struct syncfree_ssim_options {
+  syncfree_range range;
+  syncfree_window window;
+  double k1;
+  double k2;
+  int32_t reduction;
+} syncfree_ssim_options;
+
+typedef enum syncfree_normalize {
+  SYNCFREE_NO_NORMALIZATION = 0,
+  SYNCFREE_RELU = 1,  /* max(x, 0) */
+  SYNCFREE_SIMPLE = 2 /* (x + 1) / 2 */
+} syncfree_normalize;
+
+typedef struct syncfree_ms_ssim_options {
+  syncfree_range range;
+  syncfree_window window; /* not `valid` */
+  double k1;
+  double k2;
+  double betas[32]; /* exponents, finest scale first */
+  int32_t scales;   /* how many of them there are */
+  int32_t normalize;
+  int32_t reduction;
+} syncfree_ms_ssim_options;
+
+typedef enum syncfree_task {
+  SYNCFREE_BINARY = 0,
+  SYNCFREE_MULTICLASS = 1,
+  SYNCFREE_MULTILABEL = 2
+} syncfree_task;
+
+typedef enum syncfree_average {
+  SYNCFREE_MICRO = 0,
+  SYNCFREE_MACRO = 1,
+  SYNCFREE_WEIGHTED = 2,
+  SYNCFREE_NO_AVERAGE = 3
+} syncfree_average;
+
+typedef struct syncfree_accuracy_options {
+  double threshold;     /* binary and multilabel scores */
+  int64_t num_classes;  /* or labels; may be 0 (unknown) with MULTICLASS, MICRO and top_k 1 */
+  int64_t ignore_index; /* target value left out, if has_ignore_index */
+  int32_t task;
+  int32_t average;
+  int32_t top_k;
+  int32_t samplewise; /* 1: a value for each sample */
+  int32_t has_ignore_index;
+  int32_t validate; /* 1: bad labels make the result NaN; 0: they count as wrong or are left out */
+} syncfree_accuracy_options;
+
+/* What the last call on this thread that returned no SYNCFREE_OK had to say: what was expected,
+ * what came. Valid until the next call on this thread; never null. */
+SYNCFREE_API const char* syncfree_last_message(void);
+
+/* Such as "0.1.0": of the library that is loaded, which may be newer than the headers. */
+SYNCFREE_API const char* syncfree_version(void);
+
+/* 1 if CUDA tensors are served, 0 if the library was built without CUDA. */
+SYNCFREE_API int32_t syncfree_has_cuda(void);
+
+/* `value`: one element, or the kept sizes without a reduction; any floating dtype. */
+SYNCFREE_API syncfree_status_code syncfree_psnr(const syncfree_tensor* preds,
+                                                const syncfree_tensor* target,
+                                                const syncfree_tensor* value,
+                                                const syncfree_psnr_options* options,
+                                                const syncfree_launch* launch);
+
+/* Images (B, C, H, W) or (B, C, D, H, W). `value`: one element, or (B) without a reduction. `map`
+ * and `contrast` may be null; both have the dtype of `value`; `map` the sizes of the images, less
+ * kernel - 1 on each axis of a valid window; `contrast` (B). */
+SYNCFREE_API syncfree_status_code syncfree_ssim(
+    const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* value,
+    const syncfree_tensor* map, const syncfree_tensor* contrast,
+    const syncfree_ssim_options* options, const syncfree_launch* launch);
+
+SYNCFREE_API syncfree_status_code syncfree_ms_ssim(const syncfree_tensor* preds,
+                                                   const syncfree_tensor* target,
+                                                   const syncfree_tensor* value,
+                                                   const syncfree_ms_ssim_options* options,
+                                                   const syncfree_launch* launch);
+
+/* All three from one pass. `psnr` and `mae` have one dtype. The reduction is no SUM, the range not
+ * that of the data, the window not `valid`; with MEAN the errors are pooled before the logarithm.
+ */
+SYNCFREE_API syncfree_status_code syncfree_image_quality(
+    const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* psnr,
+    const syncfree_tensor* ssim, const syncfree_tensor* mae, const syncfree_ssim_options* options,
+    const syncfree_launch* launch);
+
+/* `value` is float32: one element, one for each class (NO_AVERAGE), for each sample (samplewise),
+ * or (N, classes). `bad_labels`, which may be null, is one int64 on the same device; it grows by
+ * the number of bad labels. */
+SYNCFREE_API syncfree_status_code syncfree_accuracy(
+    const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* value,
+    int64_t* bad_labels, const syncfree_accuracy_options* options, const syncfree_launch* launch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

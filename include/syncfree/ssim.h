@@ -1,0 +1,41 @@
+// Structural similarity.
+#pragma once
+
+#include "syncfree/launch.h"
+#include "syncfree/options.h"
+#include "syncfree/status.h"
+#include "syncfree/tensor_view.h"
+
+namespace syncfree {
+
+struct SsimOptions {
+  Window window = {};
+  Reduction reduction = Reduction::kMean;
+  double k1 = 0.01;
+  double k2 = 0.03;
+
+  syncfree_ssim_options to_c(const Range& range) const {
+    return {range.to_c(), window.to_c(), k1, k2, static_cast<std::int32_t>(reduction)};
+  }
+};
+
+// Results beside the value; a default view is one that is not wanted. Both have its dtype.
+struct SsimExtras {
+  TensorView map = {};       // like the images, less kernel - 1 on each axis of a valid window
+  TensorView contrast = {};  // (B): mean of the contrast term over the map without the border
+};
+
+// Images (B, C, H, W) or (B, C, D, H, W) of a floating dtype or uint8. `value` has any floating
+// dtype and one element, or (B) with Reduction::kNone. An image's value has the same bits in any
+// batch and any memory layout.
+inline Status ssim(const ConstTensorView& preds, const ConstTensorView& target, const Range& range,
+                   const TensorView& value, const SsimOptions& options = {},
+                   const Launch& launch = {}, const SsimExtras& extras = {}) {
+  const syncfree_ssim_options all = options.to_c(range);
+  const syncfree_launch where = launch.to_c();
+  return detail::status_of(syncfree_ssim(preds.get(), target.get(), value.get(),
+                                         extras.map.get_or_null(), extras.contrast.get_or_null(),
+                                         &all, &where));
+}
+
+}  // namespace syncfree

@@ -1,0 +1,48 @@
+"""Where the headers and the CMake package for C++ programs are.
+
+Standard library only: `python -m syncfree --cmake-dir` is called by other people's builds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syncfree.errors import LibraryError
+
+
+def cmake_dir() -> Path:
+    """The folder for CMake's ``syncfree_DIR``: what `syncfree --cmake-dir` prints.
+
+    Raises:
+        LibraryError: If this installation has no C++ part.
+
+    Example:
+        >>> from syncfree._cpp import cmake_dir
+        >>> cmake_dir().name
+        'syncfree'
+    """
+    return _find("lib/cmake/syncfree/syncfreeConfig.cmake").parent
+
+
+def include_dir() -> Path:
+    """The folder of the headers, for ``-I``: what `syncfree --include-dir` prints.
+
+    Raises:
+        LibraryError: If this installation has no C++ part.
+    """
+    return _find("include/syncfree/c_api.h").parent.parent
+
+
+def _find(name: str) -> Path:
+    """An installed file; an editable installation keeps it apart from the sources."""
+    import syncfree
+
+    for place in syncfree.__path__:
+        path = Path(place) / name
+        if path.is_file():
+            return path
+    raise LibraryError(
+        f"{name} is missing from the installed package {list(syncfree.__path__)}: this is a source "
+        "tree, or the installation is incomplete. Install it again: "
+        "pip install --force-reinstall --no-deps ."
+    )
