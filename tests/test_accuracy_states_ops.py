@@ -196,6 +196,8 @@ FROM_COUNTS: list[tuple[Any, Options]] = [
     ([torch.zeros(3)] * 4, Options("multiclass", 3, "macro")),
     ([torch.zeros(3, dtype=torch.int64)] * 3 + [torch.zeros(2).long()], OPTIONS[3]),
     ([torch.zeros(3, 2, dtype=torch.int64)] * 4, OPTIONS[3]),
+    ([torch.zeros(3, dtype=torch.int64)] * 4, OPTIONS[0]),
+    ([torch.zeros(0, dtype=torch.int64)] * 4, OPTIONS[0]),
     ([torch.zeros(3, dtype=torch.int64)] * 4, SAMPLEWISE[1]),
     ([torch.zeros(3, 2, 2, dtype=torch.int64)] * 4, SAMPLEWISE[3]),
 ]
@@ -208,6 +210,13 @@ def test_bad_counts_are_refused(counts: list[Tensor], options: Options, device: 
         ops.accuracy_from_counts(*(c.to(device) for c in counts), None, last)
     with pytest.raises(ValueError, match=re.escape(str(error.value).split(", but got")[0])):
         ops.accuracy_from_counts(*(c.to("meta") for c in counts), None, last)
+
+
+def test_counts_of_no_class(device: str) -> None:
+    counts = [torch.zeros(0, dtype=torch.int64, device=device)] * 4
+    for options in OPTIONS[2:]:
+        value = ops.accuracy_from_counts(*counts, None, options.arguments()[-2])
+        assert not value.any()
 
 
 def test_one_bad_element_spoils_every_value(device: str) -> None:

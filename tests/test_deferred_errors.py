@@ -227,6 +227,7 @@ def test_values_become_nan(samplewise: bool, average: str) -> None:
 @pytest.mark.needs_cuda
 def test_compute_takes_the_record_without_waiting() -> None:
     metric, pair = Metric(), labels("cuda", 7)
+    metric.step(*labels("cuda"))  # loads the kernels, which may wait
     torch.cuda._sleep(20_000_000)
     metric.step(*pair)
     _errors.raise_pending(metric.slot)  # not known yet
@@ -244,6 +245,9 @@ def test_compute_takes_the_record_without_waiting() -> None:
 def test_all_metrics_and_calls_are_told_of() -> None:
     first, second = Metric(), Metric(Options("multiclass", CLASSES, "micro", ignore_index=-1))
     pairs = labels("cuda", 7, 8), labels("cuda", -1, -2), labels("cuda", 6)
+    for metric in (first, second):
+        metric.step(*labels("cuda"))  # loads the kernels, which may wait
+    multiclass_accuracy(*labels("cuda"), CLASSES)
     torch.cuda._sleep(20_000_000)  # or a later call would raise
     for _ in range(3):
         first.step(*pairs[0])
@@ -301,6 +305,7 @@ def test_streams_and_threads_lose_nothing() -> None:
 
     def work(seed: int) -> None:
         pair = labels("cuda", *range(10, 11 + seed))
+        torch.cuda.synchronize()  # they are made on another stream
         with torch.cuda.stream(torch.cuda.Stream()):
             for _ in range(rounds):
                 while True:

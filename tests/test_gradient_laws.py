@@ -145,7 +145,9 @@ def test_dtypes_may_differ(call: Callable[[Tensor, Tensor], Results], device: st
     ]
     got = gradients(lambda x: total(call(x, numbers)), a)
     want = gradients(lambda x: total(call(x, numbers.float())), a)
-    assert torch.equal(got[0], want[0])
+    # Not the same bits: on CUDA, images of two types take another path forward.
+    close = 1e-5 * want[0].abs().max().item()
+    torch.testing.assert_close(got[0], want[0], rtol=1e-5, atol=close)
     got = gradients(lambda x: total(call(numbers, x)), a)
     want = gradients(lambda x: total(call(numbers.float(), x)), a)
     torch.testing.assert_close(got[0], want[0])

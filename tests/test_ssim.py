@@ -161,6 +161,22 @@ def test_images_of_any_magnitude(scale: float, device: str) -> None:
     check(structural_similarity_index_measure(preds, target, data_range=scale), want.values.mean())
 
 
+@pytest.mark.parametrize("scale", [1e3, 65535.0, 1e7])
+def test_pixels_far_outside_the_range(scale: float, device: str) -> None:
+    """As where 16-bit images are called ones of range 1."""
+    preds, target = (x * scale for x in image_pair((1, 2, 40, 150), torch.float32, device))
+    value, full = structural_similarity_index_measure(
+        preds, target, data_range=1.0, return_full_image=True
+    )
+    want = Reference.of(preds, target, data_range=1.0)
+    check(full, want.map)
+    check(value, want.values.mean())
+    (gradient,) = torch.autograd.grad(
+        structural_similarity_index_measure(preds.requires_grad_(), target, data_range=1.0), preds
+    )
+    assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize("reduction", ["elementwise_mean", "sum", "none", None])
 @pytest.mark.parametrize("extra", [None, "return_full_image", "return_contrast_sensitivity"])
 @pytest.mark.parametrize(

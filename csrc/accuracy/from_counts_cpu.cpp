@@ -1,4 +1,5 @@
 // The reduction of counts on the CPU.
+#include <algorithm>
 #include <limits>
 
 #include "accuracy/from_counts_math.h"
@@ -15,7 +16,8 @@ void run(const Reduction& reduction, ParallelFor parallel_for) {
     return sum.mean(reduction);
   };
   const std::int64_t values = each ? reduction.groups * reduction.classes : reduction.groups;
-  const std::int64_t grain = each ? kGrain : std::max<std::int64_t>(1, kGrain / reduction.classes);
+  const std::int64_t in_a_value = each ? 1 : std::max<std::int64_t>(1, reduction.classes);
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / in_a_value);
   parallel_ranges(parallel_for, 0, values, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float value =

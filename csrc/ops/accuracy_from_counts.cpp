@@ -50,6 +50,8 @@ Tensor accuracy_from_counts(const Tensor& tp, const Tensor& fp, const Tensor& tn
   if (tp.dim() > most_dims || (options.samplewise && tp.dim() < most_dims))
     fail_value("Expected counts of ", most_dims, " dimensions, but got shape ", shape_text(tp),
                ".");
+  if (binary && !options.samplewise && tp.numel() != 1)
+    fail_value("Expected binary counts of one element, but got shape ", shape_text(tp), ".");
   Reduction reduction;
   reduction.task = options.task;
   reduction.average = options.average;

@@ -11,7 +11,8 @@
 namespace syncfree::ssim {
 
 // The formula works on s = scale * (a + b) and d = scale * (a - b) of the two images. `scale` is a
-// power of two near 1 / range, which keeps products of moments within float for any range.
+// power of two near 1 / (range * tap_sum), which keeps products of four window sums within float
+// for any range, also where pixels lie far outside it.
 template <class Acc>
 struct Constants {
   Acc scale;
@@ -26,8 +27,8 @@ SYNCFREE_HD Constants<Acc> make_constants(double range, double k1, double k2,
   range += range - range;      // NaN if it is infinite
   constexpr int kLimit = 120;  // scale stays a normal float
   int exponent = 0;
-  const double size = fabs(range);
-  frexp(size > 0.0 && size < 1e300 ? size : 1.0, &exponent);
+  const double size = fabs(range) * tap_sum;
+  frexp(size > 0.0 && size < 1e300 ? size : tap_sum, &exponent);
   exponent = exponent < -kLimit ? -kLimit : (exponent > kLimit ? kLimit : exponent);
   const double scale = ldexp(1.0, -exponent);
   const double c1 = k1 * range * scale * tap_sum;

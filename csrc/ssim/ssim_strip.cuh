@@ -182,8 +182,9 @@ class StripWalk {
   // does not matter where the warp began. Young sums follow the pair that is about to enter, old
   // ones the pair two before.
   __device__ void move_pivots(const SumDifference& pair_sum) {
-    constexpr float kSmall = 0.03f;  // of the data range, about
-    constexpr float kLimit = 1024.0f;
+    // Sums over a window of these: 0.03 and 1024 times the data range, about.
+    constexpr float kSmall = 0.03f / kTapSum;
+    constexpr float kLimit = 1024.0f / kTapSum;
     SumDifference level{pair_sum.s * (0.5f / kColumns), pair_sum.d * (0.5f / kColumns)};
     const bool usual = fabsf(level.s) < kLimit && fabsf(level.d) < kLimit;
     if (!__all_sync(0xffffffffu, usual)) level = level_of_usual_pixels(kLimit);
@@ -200,12 +201,18 @@ class StripWalk {
   }
 
   // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
+  // Where all pixels lie far outside the data range, none of them is an outlier.
   __device__ SumDifference level_of_usual_pixels(float limit) const {
+    const int own = kMargin + kColumns * (threadIdx.x % 32);
+    float least = INFINITY;
+    for (int i = 0; i < 2 * kColumns; ++i)
+      least = fminf(least, fabsf(shared_[i / kColumns].s[own + i % kColumns]));
+    limit = fmaxf(limit, 16.0f * least);
     SumDifference sum{0.0f, 0.0f};
     int count = 0;
     for (int i = 0; i < 2 * kColumns; ++i) {
-      const int column = kMargin + kColumns * (threadIdx.x % 32) + i % kColumns;
-      const float s = shared_[i / kColumns].s[column], d = shared_[i / kColumns].d[column];
+      const float s = shared_[i / kColumns].s[own + i % kColumns];
+      const float d = shared_[i / kColumns].d[own + i % kColumns];
       if (!(fabsf(s) < limit && fabsf(d) < limit)) continue;
       sum.s += s;
       sum.d += d;

@@ -107,9 +107,6 @@ class StripOutputs {
   }
 
  private:
-  static constexpr StripTaps kTaps;
-  static constexpr float kTapSum = static_cast<float>(kTaps.row_sum * kTaps.row_sum);
-
   // As make_terms(), with the 2 C2 folded into the clamp.
   __device__ static float term_u(const StripMoments& sums, int c, float twice_c2) {
     return at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2)), twice_c2);

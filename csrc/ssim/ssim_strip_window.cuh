@@ -39,6 +39,9 @@ struct StripTaps {
   }
 };
 
+// Over a whole window.
+inline constexpr float kTapSum = static_cast<float>(StripTaps{}.row_sum * StripTaps{}.row_sum);
+
 // The lane's columns and the halo on both sides.
 inline constexpr int kWindowColumns = kColumns + 2 * kHalo;
 

@@ -298,6 +298,8 @@ def _fake_from_counts(
         raise ValueError(
             f"Expected counts of {most_dims} dimensions, but got shape {list(tp.shape)}."
         )
+    if binary and not samplewise and tp.numel() != 1:
+        raise ValueError(f"Expected binary counts of one element, but got shape {list(tp.shape)}.")
     for name, counts in zip(_NAMES, (tp, fp, tn, fn), strict=False):
         _check_like_tp(tp, counts, name)
     shape = [tp.shape[0]] if samplewise else []
