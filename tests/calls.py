@@ -168,6 +168,20 @@ CALLS = [
         large_images,
     ),
     PublicCall(
+        "ms-ssim-wang",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(
+            p, t, data_range=1.0, preset="wang"
+        ),
+        large_images,
+    ),
+    PublicCall(
+        "ms-ssim-pytorch-msssim-bytes",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(
+            p, t, betas=(0.4, 0.6), preset="pytorch-msssim"
+        ),
+        byte_images,
+    ),
+    PublicCall(
         "ms-ssim-3d",
         lambda p, t: sf.multiscale_structural_similarity_index_measure(
             p, t, sigma=0.8, kernel_size=5, data_range=1.0, betas=(0.5, 0.5)
@@ -187,6 +201,7 @@ CALLS = [
     PublicCall("multiclass-micro", _multiclass(num_classes=10, average="micro"), scores),
     PublicCall("multiclass-macro", _multiclass(num_classes=10), scores),
     PublicCall("multiclass-top-3", _multiclass(num_classes=10, top_k=3), scores),
+    PublicCall("multiclass-top-1-and-3", _multiclass(num_classes=10, top_k=[1, 3]), scores),
     PublicCall("multiclass-weighted", _multiclass(num_classes=10, average="weighted"), labels),
     PublicCall(
         "multiclass-ignore", _multiclass(num_classes=10, average="none", ignore_index=3), scores
@@ -198,6 +213,16 @@ CALLS = [
         pixel_scores,
     ),
     PublicCall("multiclass-wide", _multiclass(num_classes=5000, average="micro"), wide_scores),
+    PublicCall(
+        "multiclass-wide-top-1-and-5",
+        _multiclass(num_classes=5000, average="micro", top_k=[1, 5]),
+        wide_scores,
+    ),
+    PublicCall(
+        "multiclass-pixels-top-2-and-4",
+        _multiclass(num_classes=19, average="none", top_k=[4, 2], multidim_average="samplewise"),
+        pixel_scores,
+    ),
     PublicCall("multiclass-wide-macro", _multiclass(num_classes=5000), wide_scores),
     PublicCall("binary", lambda p, t: sf.binary_accuracy(p, t), probabilities),
     PublicCall(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.ndimage import correlate
 from scipy.signal import convolve2d
 from torch import Tensor
 
@@ -30,7 +31,14 @@ def pair(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> tuple[Tenso
 
 
 def wang(image: np.ndarray, other: np.ndarray, data_range: float) -> float:
-    """ssim_index.m of Wang et al. 2004, line by line, for one grey image."""
+    """ssim_index.m of Wang et al. 2004 for one grey image."""
+    return float(wang_maps(image, other, data_range)[0].mean())
+
+
+def wang_maps(
+    image: np.ndarray, other: np.ndarray, data_range: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Its map, line by line, and that of the contrast term."""
     offsets = np.arange(-5, 6)
     window = np.exp(-(offsets[:, None] ** 2 + offsets**2) / (2 * 1.5**2))
     window /= window.sum()
@@ -46,7 +54,21 @@ def wang(image: np.ndarray, other: np.ndarray, data_range: float) -> float:
     ssim_map = ((2 * mu1 * mu2 + c1) * (2 * sigma12 + c2)) / (
         (mu1**2 + mu2**2 + c1) * (sigma1 + sigma2 + c2)
     )
-    return float(ssim_map.mean())
+    return ssim_map, (2 * sigma12 + c2) / (sigma1 + sigma2 + c2)
+
+
+def wang_multiscale(image: np.ndarray, other: np.ndarray, data_range: float, betas: tuple) -> float:
+    """msssim.m of Wang et al. 2003, method "product", for one grey image."""
+    product = 1.0
+    for level, beta in enumerate(betas, start=1):
+        ssim_map, contrast_map = wang_maps(image, other, data_range)
+        product *= (ssim_map if level == len(betas) else contrast_map).mean() ** beta
+        image, other = (
+            # imfilter's even window begins at the pixel, scipy's one before it.
+            correlate(x, np.full((2, 2), 0.25), mode="reflect", origin=-1)[::2, ::2]
+            for x in (image, other)
+        )
+    return float(product)
 
 
 @dataclass(frozen=True)

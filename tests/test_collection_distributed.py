@@ -18,8 +18,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 
 import syncfree as sf
 import syncfree.classification as sc
+from collection_cases import CASES, CLASSES, make, multiclass, same, scores
 from processes import in_processes
-from test_collection import CASES, CLASSES, make, multiclass, same, scores
 
 
 @contextmanager

@@ -30,6 +30,23 @@ struct CountsView {
   SYNCFREE_HD bool wanted() const { return data[kTp] != nullptr; }
 };
 
+// Several k answered in one pass, in ascending order.
+struct TopKList {
+  static constexpr int kMost = 32;
+
+  int count = 0;  // none: one k alone
+  int k[kMost] = {};
+  unsigned char place[kMost] = {};  // of its values in the result
+
+  // How many of them are too small for a target that has `ahead` classes before it: always the
+  // first ones.
+  SYNCFREE_HD int misses(std::int64_t ahead) const {
+    int misses = 0;
+    for (int i = 0; i < count; ++i) misses += k[i] <= ahead;
+    return misses;
+  }
+};
+
 struct Problem {
   Task task = Task::kMulticlass;
   Average average = Average::kMicro;
@@ -44,8 +61,9 @@ struct Problem {
   bool preds_are_labels = false;
 
   std::int64_t num_classes = 0;  // or labels; 0 with micro average: not known, no range is checked
-  int top_k = 1;
-  double threshold = 0.5;  // binary and multilabel scores; compared in the scores' own type
+  int top_k = 1;                 // the greatest of `top_ks`
+  TopKList top_ks;               // of scores, and only where no counts are wanted
+  double threshold = 0.5;        // binary and multilabel scores; compared in the scores' own type
   bool has_ignore_index = false;
   std::int64_t ignore_index = 0;
 
@@ -55,7 +73,7 @@ struct Problem {
   bool validate = true;
 
   // Float32: one element, or one per class (kNone), per sample (samplewise), or (N, classes). Null
-  // if not wanted.
+  // if not wanted. With `top_ks` as many for each k, one k after the other.
   float* value = nullptr;
   // One of each number, or one per class or label; samplewise (N), or (N, classes).
   CountsView counts;

@@ -100,15 +100,18 @@ void read_labels(const Plan& plan, std::int64_t first_index, std::int64_t preds_
     screen_preds(plan, first_index, block, bad);
 }
 
-// A target among the top_k becomes the prediction; elsewhere that is the top class.
-void predict(const Plan& plan, const ScoreRun& run, Block& block) {
-  plan.kernels.predict(run, block.labels, block.predictions);
+// A target among the top_k becomes the prediction; elsewhere that is the top class. For several k
+// ranks and predictions stay apart.
+void predict(const Plan& plan, ScoreRun run, Block& block) {
+  const bool several = plan.top_ks.count > 0;
+  run.find = plan.needs_class ? Find::kClass : Find::kHit;
+  if (plan.needs_class || !several) plan.kernels.predict(run, block.labels, block.predictions);
   if (!plan.needs_rank) return;
-  ScoreRun ranks = run;
-  ranks.only_hits = true;
-  plan.kernels.predict(ranks, block.labels, block.hits);
+  run.find = Find::kRank;
+  plan.kernels.predict(run, block.labels, block.ranks);
+  if (several) return;
   for (std::int64_t i = 0; i < block.count; ++i)
-    if (block.hits[i] == block.labels[i]) block.predictions[i] = block.labels[i];
+    if (block.ranks[i] >= 0 && block.ranks[i] < plan.top_k) block.predictions[i] = block.labels[i];
 }
 
 // Reads one block: afterwards labels and predictions are fit to be compared.
@@ -129,7 +132,7 @@ void read_block(const Plan& plan, std::int64_t group, Reading& reading, Block& b
     return;
   }
   const ScoreRun run{block.preds, preds_stride, plan.class_stride, plan.classes,
-                     block.count, plan.top_k,   !plan.needs_class};
+                     block.count, plan.top_k,   Find::kClass};
   if (plan.multiclass) {
     predict(plan, run, block);
   } else if (kernels.threshold(run, plan.thresholds, reading.logits, block.predictions) &&
@@ -158,8 +161,9 @@ std::int64_t sum_over_slots(const Plan& plan, const std::int64_t* counts) {
   return std::accumulate(counts, counts + plan.slots, std::int64_t{0});
 }
 
-// The averages of one group.
-void average(const Problem& problem, const Plan& plan, const Counts& counts, float* value) {
+// The averages of one group for one k.
+void average(const Problem& problem, const Plan& plan, int top_k, const Counts& counts,
+             float* value) {
   const auto fraction = [&](std::int64_t slot) {
     return safe_fraction(static_cast<std::uint64_t>(counts.correct[slot]),
                          static_cast<std::uint64_t>(counts.counted[slot]));
@@ -180,7 +184,7 @@ void average(const Problem& problem, const Plan& plan, const Counts& counts, flo
     const auto tp = static_cast<std::uint64_t>(counts.correct[slot]);
     const auto fn = static_cast<std::uint64_t>(counts.counted[slot]) - tp;
     const auto predicted = static_cast<std::uint64_t>(counts.extra[slot]);
-    return class_takes_part(tp, predicted - tp, fn, static_cast<int>(plan.top_k));
+    return class_takes_part(tp, predicted - tp, fn, top_k);
   };
   std::uint64_t total = 0, sum = 0;
   for (std::int64_t slot = 0; slot < plan.slots; ++slot) total += weight(slot);
@@ -191,6 +195,20 @@ void average(const Problem& problem, const Plan& plan, const Counts& counts, flo
       sum += weighted_fraction(weight(slot), static_cast<std::uint64_t>(counts.correct[slot]),
                                static_cast<std::uint64_t>(counts.counted[slot]), shift);
   *value = mean_of_fractions(sum, total, shift);
+}
+
+// Those of one group for each of several k, `stride` apart.
+void average_each_k(const Problem& problem, const Plan& plan, Counts& counts, float* value,
+                    std::int64_t stride) {
+  for (int misses = 0; misses <= plan.top_ks.count; ++misses)
+    for (std::int64_t slot = 0; slot < plan.slots; ++slot)
+      counts.counted[slot] += counts.misses[misses * plan.slots + slot];
+  for (int i = 0; i < plan.top_ks.count; ++i) {
+    // Positions that miss no further k are right.
+    for (std::int64_t slot = 0; slot < plan.slots; ++slot)
+      counts.correct[slot] += counts.misses[i * plan.slots + slot];
+    average(problem, plan, plan.top_ks.k[i], counts, value + plan.top_ks.place[i] * stride);
+  }
 }
 
 // What the counts of a slot are to TorchMetrics. `counted` elements are in the whole group.
@@ -236,14 +254,18 @@ void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error) {
   const Plan plan(problem, choose_kernels(problem.preds.dtype, problem.target.dtype, hits));
   const bool per_slot = !is_plain_fraction(problem) && problem.average == Average::kNone;
   const std::int64_t values = per_slot ? plan.slots : 1;
+  const int k_count = plan.top_ks.count;
   Reading reading;
   BadLabels bad;
   std::mutex mutex;
   const auto evaluate_group = [&](std::int64_t group, ParallelFor threads) {
-    Shared shared(plan.slots);
+    Shared shared(plan);
     count_group(plan, group, threads, reading, shared);
-    if (problem.value != nullptr)
-      average(problem, plan, shared.counts, problem.value + group * values);
+    float* value = problem.value == nullptr ? nullptr : problem.value + group * values;
+    if (value != nullptr && k_count > 0)
+      average_each_k(problem, plan, shared.counts, value, plan.groups * values);
+    else if (value != nullptr)
+      average(problem, plan, static_cast<int>(plan.top_k), shared.counts, value);
     const bool final = !reading.refuted && shared.bad.count == 0;
     if (problem.counts.wanted() && final) hand_over(problem, plan, shared.counts, group);
     const std::lock_guard lock(mutex);
@@ -270,7 +292,8 @@ void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error) {
   }
   if (bad.count == 0 || error == nullptr) return;
   if (problem.value != nullptr)
-    std::fill_n(problem.value, plan.groups * values, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(problem.value, std::max(k_count, 1) * plan.groups * values,
+                std::numeric_limits<float>::quiet_NaN());
   *error = error_record(plan.rule, bad.first, bad.value, bad.count, problem.call);
 }
 

@@ -14,9 +14,9 @@ inline constexpr std::int64_t kPackedScores = 16384 / sizeof(T);
 template <class T>
 void predict_columns(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out) {
   const T* scores = static_cast<const T*>(run.scores);
-  if (run.only_hits && run.top_k > 1) {
+  if (run.find == Find::kRank || (run.find == Find::kHit && run.top_k > 1)) {
     RankTile<T> tile;
-    tile.run(scores, run.class_stride, run.classes, run.count, run.top_k, labels, out);
+    tile.run(scores, run.class_stride, run.classes, run.count, run.top_k, run.find, labels, out);
   } else {
     ArgmaxTile<T> tile;
     tile.run(scores, run.class_stride, run.classes, run.count, out);
@@ -41,7 +41,7 @@ void predict_packed(const ScoreRun& run, const std::int64_t* labels, std::int64_
       for (std::int64_t c = 0; c < run.classes; ++c)
         packed[c * width + i] = here[c * run.class_stride];
     }
-    const ScoreRun columns{packed, 1, width, run.classes, width, run.top_k, run.only_hits};
+    const ScoreRun columns{packed, 1, width, run.classes, width, run.top_k, run.find};
     if (count >= kStep) {
       predict_columns<T>(columns, labels + begin, out + begin);
     } else {
@@ -58,16 +58,18 @@ template <class T>
 std::int64_t predict_one(const T* scores, const ScoreRun& run, std::int64_t label) {
   if (label == kSkipped) return kOther;
   const bool row = run.class_stride == 1;
-  if (!run.only_hits)
+  if (run.find == Find::kClass)
     return row ? argmax_row(scores, run.classes)
                : argmax_strided(scores, run.class_stride, run.classes);
   if (label < 0 || label >= run.classes) return kOther;
-  const bool hit = row ? in_top_k_row(scores, run.classes, label, run.top_k)
-                       : in_top_k_strided(scores, run.class_stride, run.classes, label, run.top_k);
-  return hit ? label : kOther;
+  const std::int64_t ahead =
+      row ? rank_row(scores, run.classes, label, run.top_k)
+          : rank_strided(scores, run.class_stride, run.classes, label, run.top_k);
+  if (run.find == Find::kRank) return ahead;
+  return ahead < run.top_k ? label : kOther;
 }
 
-// The predicted class of each position; where only hits matter, the label itself or kOther.
+// What `run.find` asks of each position.
 template <class T>
 void predict(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out) {
   constexpr std::int64_t kStep = kLanes<typename Order<T>::Lane>;
@@ -83,7 +85,8 @@ void predict(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out)
   rest.scores = scores;
   // Longer rows of contiguous classes fill enough vectors of their own.
   constexpr std::int64_t kMostPacked = kPackedScores<T> / kStep;
-  const std::int64_t few = run.class_stride != 1 ? kMostPacked : (run.only_hits ? 4 : 16) * kStep;
+  const std::int64_t few =
+      run.class_stride != 1 ? kMostPacked : (run.find != Find::kClass ? 4 : 16) * kStep;
   if (run.classes <= few && run.classes <= kMostPacked) {
     predict_packed<T>(rest, labels + done, out + done);
   } else {

@@ -34,6 +34,13 @@ struct LabelRange {
   std::int64_t ignored = 0;
 };
 
+// What is asked of the scores of a position.
+enum class Find {
+  kClass,  // the predicted one
+  kHit,    // the label if it is among the top_k, otherwise kOther
+  kRank,   // how many classes are ahead of the label, exact below top_k; kOther if it is no class
+};
+
 // Scores of some positions, `position_stride` apart.
 struct ScoreRun {
   const void* scores;
@@ -42,7 +49,7 @@ struct ScoreRun {
   std::int64_t classes;
   std::int64_t count;
   std::int64_t top_k;
-  bool only_hits;  // which class a wrong position predicts does not matter
+  Find find;
 };
 
 // Where elements are counted: right, counted, positive, and positives predicted as such.
@@ -93,6 +100,7 @@ struct Plan {
   TensorView preds, target;  // one group's positions
   bool multiclass, scores, by_class, needs_class, needs_rank;
   std::int64_t classes, class_stride = 0, top_k;
+  TopKList top_ks;
   std::int64_t groups = 1, preds_group_stride = 0, target_group_stride = 0;
   std::int64_t positions;         // in a group
   std::int64_t slots, slot_size;  // labels, and consecutive positions of one of them
@@ -108,9 +116,10 @@ inline Plan::Plan(const Problem& problem, const Kernels& chosen)
       scores(!problem.preds_are_labels && is_floating(problem.preds.dtype)),
       by_class(multiclass && !is_pooled(problem)),
       needs_class(needs_predicted_class(problem)),
-      needs_rank(needs_class && effective_top_k(problem) > 1),
+      needs_rank(problem.top_ks.count > 0 || (needs_class && effective_top_k(problem) > 1)),
       classes(multiclass ? class_count(problem) : 1),
       top_k(effective_top_k(problem)),
+      top_ks(problem.top_ks),
       slots(by_class ? classes : 1) {
   if (!multiclass && scores) thresholds = score_threshold(preds.dtype, problem.threshold);
   if (multiclass && scores) {
@@ -152,7 +161,7 @@ struct Block {
   const void* target;
   std::int64_t labels[kBlock];
   std::int64_t predictions[kBlock];
-  std::int64_t hits[kBlock];  // where predictions and ranks are needed
+  std::int64_t ranks[kBlock];  // where they are needed
 };
 
 inline void locate(const Plan& plan, std::int64_t group, std::int64_t index, Block& block) {

@@ -89,14 +89,15 @@ std::int64_t argmax_strided(const T* scores, std::int64_t stride, std::int64_t c
   return best;
 }
 
+// How many classes are ahead of the label, or top_k if there are more.
 template <class T>
-bool in_top_k_strided(const T* scores, std::int64_t stride, std::int64_t classes,
-                      std::int64_t label, std::int64_t top_k) {
+std::int64_t rank_strided(const T* scores, std::int64_t stride, std::int64_t classes,
+                          std::int64_t label, std::int64_t top_k) {
   const auto key = ordered_key(scores[label * stride]);
   std::int64_t rank = 0;
   for (std::int64_t c = 0; c < classes && rank < top_k; ++c)
     rank += is_ahead(ordered_key(scores[c * stride]), c, key, label);
-  return rank < top_k;
+  return rank;
 }
 
 // ---- Positions side by side in memory: their running results stay in L1, and each plane of scores
@@ -171,7 +172,7 @@ struct RankTile {
   }
 
   void run(const T* scores, std::int64_t stride, std::int64_t classes, std::int64_t count,
-           std::int64_t top_k, const std::int64_t* labels, std::int64_t* out) {
+           std::int64_t top_k, Find find, const std::int64_t* labels, std::int64_t* out) {
     for (std::int64_t i = 0; i < count; ++i) {
       const bool is_class = labels[i] >= 0 && labels[i] < classes;
       label[i] = static_cast<Index>(is_class ? labels[i] : 0);
@@ -185,10 +186,11 @@ struct RankTile {
       add_planes<kPlanes>(scores + c * stride, stride, c, count);
     for (; c < classes; ++c) add_planes<1>(scores + c * stride, stride, c, count);
     for (std::int64_t i = 0; i < count; ++i) {
-      bool hit = rank[i] < top_k;
+      std::int64_t ahead = rank[i];
       if (!O::kNanHasKey && target[i] != target[i]) [[unlikely]]
-        hit = in_top_k_strided(scores + i, stride, classes, label[i], top_k);
-      out[i] = hit && label[i] == labels[i] ? labels[i] : kOther;
+        ahead = rank_strided(scores + i, stride, classes, label[i], top_k);
+      const bool found = label[i] == labels[i] && (find == Find::kRank || ahead < top_k);
+      out[i] = !found ? kOther : find == Find::kRank ? ahead : labels[i];
     }
   }
 };
@@ -254,15 +256,16 @@ std::int64_t count_rivals(const T* scores, std::int64_t count,
   return rivals;
 }
 
+// As `rank_strided`, but more than top_k where it found more at once.
 template <class T>
-bool in_top_k_row(const T* row, std::int64_t classes, std::int64_t label, std::int64_t top_k) {
+std::int64_t rank_row(const T* row, std::int64_t classes, std::int64_t label, std::int64_t top_k) {
   using O = Order<T>;
   typename O::Lane score;
   memcpy(&score, row + label, sizeof(T));
-  if (!O::kNanHasKey && score != score) return in_top_k_strided(row, 1, classes, label, top_k);
+  if (!O::kNanHasKey && score != score) return rank_strided(row, 1, classes, label, top_k);
   const auto target = O::key(Vector<typename O::Lane>{} + score);
   std::int64_t rank = count_rivals<T, true>(row, label, target, top_k);
   if (rank < top_k)
     rank += count_rivals<T, false>(row + label + 1, classes - label - 1, target, top_k - rank);
-  return rank < top_k;
+  return rank;
 }

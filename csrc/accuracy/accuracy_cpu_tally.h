@@ -27,14 +27,16 @@ struct BadLabels {
 };
 
 // Counts of one group: right, counted, predictions of the class or positives of the label, and
-// positives predicted as such.
+// positives predicted as such. With several k, instead of the first two, the positions that miss
+// none of them, of each slot, those that miss one, and so on.
 struct Counts {
-  explicit Counts(std::int64_t slots)
-      : storage(static_cast<std::size_t>(4 * slots)),
+  Counts(std::int64_t slots, const TopKList& top_ks)
+      : storage(static_cast<std::size_t>((top_ks.count > 0 ? 5 + top_ks.count : 4) * slots)),
         correct(storage.data()),
         counted(correct + slots),
         extra(counted + slots),
-        hits(extra + slots) {}
+        hits(extra + slots),
+        misses(hits + slots) {}
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;
 
@@ -47,11 +49,12 @@ struct Counts {
   std::int64_t* counted;
   std::int64_t* extra;
   std::int64_t* hits;
+  std::int64_t* misses;
 };
 
 // What all threads share while they count one group.
 struct Shared {
-  explicit Shared(std::int64_t slots) : counts(slots) {}
+  explicit Shared(const Plan& plan) : counts(plan.slots, plan.top_ks) {}
 
   Counts counts;
   BadLabels bad;
@@ -66,7 +69,7 @@ class Tally {
       : plan_(plan),
         shared_(shared),
         owns_(plan.slots <= positions),
-        own_(owns_ ? plan.slots : 0),
+        own_(owns_ ? plan.slots : 0, plan.top_ks),
         pairs_(owns_ && uses_pairs()
                    ? static_cast<std::size_t>(2 * (plan.classes + 1) * plan.classes)
                    : 0) {}
@@ -88,10 +91,14 @@ class Tally {
   }
 
  private:
-  bool uses_pairs() const { return plan_.needs_class && plan_.classes <= kMostPairClasses; }
+  bool uses_pairs() const {
+    return plan_.needs_class && plan_.top_ks.count == 0 && plan_.classes <= kMostPairClasses;
+  }
 
   void add(const Block& block, Counts& counts) {
-    if (!pairs_.empty()) {
+    if (plan_.top_ks.count > 0) {
+      add_ranks(block, counts);
+    } else if (!pairs_.empty()) {
       add_pairs(block);
     } else if (plan_.by_class) {
       add_classes(block, counts);
@@ -130,6 +137,16 @@ class Tally {
       if (label == kSkipped) continue;
       ++counts.counted[label];
       counts.correct[label] += block.predictions[i] == label;
+      if (plan_.needs_class) ++counts.extra[block.predictions[i]];
+    }
+  }
+
+  void add_ranks(const Block& block, Counts& counts) const {
+    for (std::int64_t i = 0; i < block.count; ++i) {
+      const std::int64_t label = block.labels[i], ahead = block.ranks[i];
+      if (label == kSkipped) continue;
+      const int misses = ahead == kOther ? plan_.top_ks.count : plan_.top_ks.misses(ahead);
+      ++counts.misses[misses * plan_.slots + (plan_.by_class ? label : 0)];
       if (plan_.needs_class) ++counts.extra[block.predictions[i]];
     }
   }

@@ -32,6 +32,7 @@ WorkspaceSize workspace_size(const Problem& problem) {
   const Plan plan = make_plan(problem);
   WorkspaceSize size;
   size.zeroed = sizeof(GridTotals) +
+                static_cast<std::size_t>(plan.score_totals) * sizeof(ScoreTotals) +
                 static_cast<std::size_t>(plan.group_totals) * sizeof(GroupTotals) +
                 static_cast<std::size_t>(plan.element_totals) * sizeof(ElementTotals) +
                 static_cast<std::size_t>(plan.class_totals) * sizeof(unsigned long long);
@@ -46,6 +47,7 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorSlot
   auto* memory = static_cast<char*>(workspace.zeroed);
   job.error = error;
   job.grid = carve<GridTotals>(memory, 1);
+  job.score_totals = carve<ScoreTotals>(memory, plan.score_totals);
   job.group_totals = carve<GroupTotals>(memory, plan.group_totals);
   job.element_totals = carve<ElementTotals>(memory, plan.element_totals);
   job.class_totals = carve<unsigned long long>(memory, plan.class_totals);

@@ -96,6 +96,10 @@ SYNCFREE_HD int effective_top_k(const Problem& problem) {
   return problem.preds_are_labels ? 1 : problem.top_k;
 }
 
+inline int least_top_k(const Problem& problem) {
+  return problem.top_ks.count > 0 ? problem.top_ks.k[0] : effective_top_k(problem);
+}
+
 // Weighted multiclass accuracy is sum(support * tp / support) / sum(support), hence the plain
 // fraction: no class counts are needed.
 SYNCFREE_HD bool is_plain_fraction(const Problem& problem) {
@@ -118,7 +122,7 @@ inline bool is_pooled(const Problem& problem) {
 inline bool needs_predicted_class(const Problem& problem) {
   if (problem.task != Task::kMulticlass || is_pooled(problem)) return false;
   return problem.counts.wanted() ||
-         (problem.average == Average::kMacro && effective_top_k(problem) == 1);
+         (problem.average == Average::kMacro && least_top_k(problem) == 1);
 }
 
 // ---- Binary and multilabel scores.

@@ -46,9 +46,13 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
         unsigned int predicted = scored && mine.key == key ? mine.resolve(row) : kNowhere;
         for (unsigned int offset = lanes / 2; offset > 0; offset /= 2)
           predicted = min(predicted, __shfl_xor_sync(kFullWarp, predicted, offset));
-        const bool correct =
-            kRank ? sum_over_lanes(look.ahead, lanes) < job.top_k : predicted == target;
-        if (scored && lane == 0) tally.add(group, correct, target, predicted);
+        const unsigned int ahead = kRank ? sum_over_lanes(look.ahead, lanes) : 0;
+        if (scored && lane == 0) {
+          if constexpr (kRank)
+            tally.add_rank(group, ahead, target, predicted);
+          else
+            tally.add(group, predicted == target, target, predicted);
+        }
       });
 }
 
@@ -82,8 +86,10 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
                            if (mine.key == best) atomicMin(&predicted, mine.resolve(row));
                            __syncthreads();
                            if (threadIdx.x == 0) {
-                             const bool correct = kRank ? ahead < job.top_k : predicted == target;
-                             tally.add(group, correct, target, predicted);
+                             if constexpr (kRank)
+                               tally.add_rank(group, ahead, target, predicted);
+                             else
+                               tally.add(group, predicted == target, target, predicted);
                            }
                          });
 }
@@ -109,7 +115,8 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream) {
   dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    job.top_k > 1 ? launch_for<T, true>(job, stream) : launch_for<T, false>(job, stream);
+    const bool ranks = job.top_k > 1 || job.tally == Tally::kRanks;
+    ranks ? launch_for<T, true>(job, stream) : launch_for<T, false>(job, stream);
   });
   return cudaGetLastError();
 }

@@ -124,13 +124,14 @@ class Rank {
         c < target ? !(score <= before_[i]) : !(score <= after_[i]) && after_[i] == after_[i];
   }
 
-  __device__ bool is_in_top_k(int i) const { return ahead_[i] < top_k_; }
+  // Exact below top_k.
+  __device__ unsigned int ahead(int i) const { return ahead_[i]; }
 
   // Whether any pixel of the warp may still be.
   __device__ bool is_open() const {
     bool open = false;
 #pragma unroll
-    for (int i = 0; i < kPixels; ++i) open |= is_in_top_k(i);
+    for (int i = 0; i < kPixels; ++i) open |= ahead_[i] < top_k_;
     return __any_sync(0xffffffffu, open);
   }
 
@@ -159,35 +160,31 @@ __device__ void walk(PixelScores<T, kVector>& scores, unsigned int classes, Goes
 
 template <class T, bool kVector>
 __device__ void predict(PixelScores<T, kVector>& scores, unsigned int classes,
-                        const unsigned int (&target)[kPixels], unsigned int (&predicted)[kPixels],
-                        bool (&correct)[kPixels]) {
+                        unsigned int (&predicted)[kPixels]) {
   Prediction<T> prediction;
   walk(
       scores, classes, [] { return true; },
       [&](int i, unsigned int c, ComputeOf<T> score) { prediction.meet(i, c, score); });
 #pragma unroll
-  for (int i = 0; i < kPixels; ++i) {
-    predicted[i] = prediction.predicted[i];
-    correct[i] = predicted[i] == target[i];
-  }
+  for (int i = 0; i < kPixels; ++i) predicted[i] = prediction.predicted[i];
 }
 
-// With fewer than top_k classes ahead of its target a pixel is right.
 template <class T, bool kVector>
 __device__ void rank(PixelScores<T, kVector>& scores, unsigned int classes, unsigned int top_k,
-                     const unsigned int (&target)[kPixels], bool (&correct)[kPixels]) {
+                     const unsigned int (&target)[kPixels], unsigned int (&ahead)[kPixels]) {
   Rank<T> ranking(scores, target, top_k);
   walk(
       scores, classes, [&] { return ranking.is_open(); },
       [&](int i, unsigned int c, ComputeOf<T> score) { ranking.meet(i, c, score, target[i]); });
 #pragma unroll
-  for (int i = 0; i < kPixels; ++i) correct[i] = ranking.is_in_top_k(i);
+  for (int i = 0; i < kPixels; ++i) ahead[i] = ranking.ahead(i);
 }
 
 template <class T, bool kVector>
 __device__ void predict_and_rank(PixelScores<T, kVector>& scores, unsigned int classes,
                                  unsigned int top_k, const unsigned int (&target)[kPixels],
-                                 unsigned int (&predicted)[kPixels], bool (&correct)[kPixels]) {
+                                 unsigned int (&predicted)[kPixels],
+                                 unsigned int (&ahead)[kPixels]) {
   Prediction<T> prediction;
   Rank<T> ranking(scores, target, top_k);
   walk(
@@ -199,7 +196,7 @@ __device__ void predict_and_rank(PixelScores<T, kVector>& scores, unsigned int c
 #pragma unroll
   for (int i = 0; i < kPixels; ++i) {
     predicted[i] = prediction.predicted[i];
-    correct[i] = ranking.is_in_top_k(i);
+    ahead[i] = ranking.ahead(i);
   }
 }
 
@@ -237,8 +234,8 @@ __global__ void __launch_bounds__(kThreads,
       }
       load_labels(job.target, job.target_dtype, target_at, job.rule.truncate_target, labels);
 
-      unsigned int target[kPixels], predicted[kPixels];
-      bool correct[kPixels], any = false;
+      unsigned int target[kPixels], predicted[kPixels], ahead[kPixels];
+      bool any = false;
 #pragma unroll
       for (int i = 0; i < kPixels; ++i) {
         const std::int64_t element = mine + i * kStep;
@@ -252,14 +249,19 @@ __global__ void __launch_bounds__(kThreads,
       PixelScores<T, kVector> scores(job, base, preds_at);
       const auto top_k = static_cast<unsigned int>(job.top_k);
       if constexpr (kWalk == Walk::kPrediction)
-        predict(scores, classes, target, predicted, correct);
+        predict(scores, classes, predicted);
       else if constexpr (kWalk == Walk::kRank)
-        rank(scores, classes, top_k, target, correct);
+        rank(scores, classes, top_k, target, ahead);
       else
-        predict_and_rank(scores, classes, top_k, target, predicted, correct);
+        predict_and_rank(scores, classes, top_k, target, predicted, ahead);
 #pragma unroll
-      for (int i = 0; i < kPixels; ++i)
-        if (target[i] != kUnscored) tally.add(group, correct[i], target[i], predicted[i]);
+      for (int i = 0; i < kPixels; ++i) {
+        if (target[i] == kUnscored) continue;
+        if constexpr (kWalk == Walk::kPrediction)
+          tally.add(group, predicted[i] == target[i], target[i], predicted[i]);
+        else
+          tally.add_rank(group, ahead[i], target[i], predicted[i]);
+      }
     }
     tally.close(group, share_of(job.element_count, kTile, turn, job.blocks_per_group));
   }

@@ -70,11 +70,15 @@ struct IndexMap {
 struct GridTotals {
   unsigned long long bad_labels;
   unsigned long long bad_first;  // complement of the lowest error_order, so that zero means none
-  unsigned long long score_sum;  // of a mean that several blocks finish
-  unsigned long long score_count;
-  unsigned long long counted;  // elements, for those blocks
-  unsigned int outside;        // a score lay outside [0, 1]
+  unsigned long long counted;    // elements, for the blocks that finish a group together
+  unsigned int outside;          // a score lay outside [0, 1]
   unsigned int ticket;
+};
+
+// Of a mean that several blocks finish.
+struct ScoreTotals {
+  unsigned long long sum;
+  unsigned long long count;
 };
 
 struct GroupTotals {
@@ -93,13 +97,14 @@ struct ElementTotals {
   unsigned long long positive;
 };
 
-// The order in which a group's class counters follow each other, `classes` of each. The last is not
-// always there.
+// The order in which a group's class counters follow each other, `slots` of each. The last is not
+// always there. Of ranks there is one for each number of missed k, then the last.
 enum ClassField : int { kTruePositive = 0, kFalseNegative = 1, kFalsePositive = 2 };
 
 enum class Tally : int {
   kFraction,  // correct and valid of a group
   kClasses,   // per class of a group
+  kRanks,     // how many of several k are missed, per class of a group or of all together
 };
 
 // Counted elements form groups, one for each fraction or set of class counts: the whole batch, a
@@ -119,6 +124,7 @@ struct CountJob {
   std::int64_t classes = 0;  // that are walked and counted
   std::int64_t class_stride = 0;
   int top_k = 1;
+  TopKList top_ks;
   LabelRule rule;
   ScoreThreshold threshold;
   Tally tally = Tally::kFraction;
@@ -134,8 +140,9 @@ struct CountJob {
   // Threads that share a sample, a multiple of `lanes`, and the samples.
   int sample_lanes = 32;
   std::int64_t samples = 0;
+  std::int64_t slots = 1;               // classes with counters of their own, or all together
   std::int64_t class_cells = 0;         // counters of a group
-  bool counts_false_positives = false;  // they are the last third of the counters
+  bool counts_false_positives = false;  // behind the other counters
   // Copies of the class counters in shared memory, a power of two; none if outcomes go to global
   // memory at once.
   int shared_copies = 0;
@@ -151,9 +158,17 @@ struct CountJob {
   ErrorSlot* error = nullptr;
   std::int64_t call = 0;
   GridTotals* grid = nullptr;
+  ScoreTotals* score_totals = nullptr;  // one for each k
   GroupTotals* group_totals = nullptr;
   ElementTotals* element_totals = nullptr;
   unsigned long long* class_totals = nullptr;
+
+  // A single k is a list of one.
+  SYNCFREE_HD int k_count() const { return top_ks.count > 0 ? top_ks.count : 1; }
+  SYNCFREE_HD int k_at(int i) const { return top_ks.count > 0 ? top_ks.k[i] : top_k; }
+  __device__ float* values_at(int i) const {
+    return value + (top_ks.count > 0 ? top_ks.place[i] * (values / top_ks.count) : 0);
+  }
 
   std::size_t shared_bytes() const { return sizeof(unsigned int) * shared_copies * class_cells; }
 
@@ -173,7 +188,7 @@ struct CountJob {
 enum class Walk : int { kPrediction, kRank, kBoth };
 
 inline Walk walk_of(const CountJob& job) {
-  if (job.top_k == 1) return Walk::kPrediction;
+  if (job.tally != Tally::kRanks && job.top_k == 1) return Walk::kPrediction;
   return job.counts_false_positives ? Walk::kBoth : Walk::kRank;
 }
 

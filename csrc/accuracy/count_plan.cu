@@ -57,6 +57,8 @@ void map_dimensions(const Problem& problem, CountJob& job) {
 
 std::int64_t value_count(const Problem& problem, const CountJob& job) {
   if (problem.value == nullptr) return 0;
+  if (job.tally == Tally::kRanks)
+    return job.top_ks.count * job.group_count * (job.average == Average::kNone ? job.slots : 1);
   if (job.averages_labels) return problem.samplewise ? problem.target.size[0] : 1;
   return job.tally == Tally::kClasses && problem.average == Average::kNone
              ? job.group_count * job.classes
@@ -80,8 +82,8 @@ bool is_vectorized(const Problem& problem, const CountJob& job) {
 // `wanted` blocks for groups of `tiles` tiles each, several for a group while groups are few.
 void spread_blocks(CountJob& job, std::int64_t tiles, std::int64_t wanted) {
   std::int64_t per_group = std::clamp<std::int64_t>(wanted / job.group_count, 1, tiles);
-  const bool many_counters = job.tally == Tally::kClasses && job.group_count > 1 &&
-                             job.group_count * job.classes > kMostPrivateCounters / 32;
+  const bool many_counters = job.tally != Tally::kFraction && job.group_count > 1 &&
+                             job.group_count * job.slots > kMostPrivateCounters / 32;
   if (many_counters) per_group = 1;
   job.blocks_per_group = static_cast<std::uint32_t>(per_group);
   job.blocks = static_cast<std::uint32_t>(per_group > 1 ? per_group * job.group_count
@@ -97,7 +99,7 @@ void place_class_counters(Plan& plan, std::int64_t tiles, std::int64_t rows_per_
   const std::int64_t bytes = cells * static_cast<std::int64_t>(sizeof(unsigned int));
   const bool alone = job.blocks_per_group == 1;
   const std::int64_t rows = divide_up(tiles, job.blocks_per_group) * rows_per_tile;
-  if (most_copies > 0 && bytes <= kSharedCounterBytes && (alone || 2 * rows >= job.classes))
+  if (most_copies > 0 && bytes <= kSharedCounterBytes && (alone || 2 * rows >= job.slots))
     job.shared_copies =
         static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(std::clamp<std::int64_t>(
             kSharedCopyBytes / std::max<std::int64_t>(bytes, 1), 1, most_copies))));
@@ -106,7 +108,8 @@ void place_class_counters(Plan& plan, std::int64_t tiles, std::int64_t rows_per_
     job.blocks = static_cast<std::uint32_t>(
         std::clamp<std::int64_t>(kMostPrivateCounters / cells, 1, job.blocks));
   plan.class_totals = (alone ? job.blocks : job.group_count) * cells;
-  job.finish_separately = job.group_count == 1 && job.classes > kFusedClasses;
+  job.finish_separately = job.group_count == 1 && job.slots > kFusedClasses;
+  if (job.finish_separately) plan.score_totals = job.k_count();
 }
 
 void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessors) {
@@ -142,7 +145,7 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
     const bool few = row_count <= 2 * multiprocessors && row_bytes > 4 * kLaneRowBytes;
     job.lanes = few ? 1024 : argmax ? 256 : 128;
     spread_blocks(job, job.element_count, kMostRowBlocks);
-    if (job.tally == Tally::kClasses && job.group_count > 1) {
+    if (job.tally != Tally::kFraction && job.group_count > 1) {
       job.blocks_per_group = 1;
       job.blocks = static_cast<std::uint32_t>(std::min(job.group_count, kMostRowBlocks));
     }
@@ -204,12 +207,17 @@ Plan make_plan(const Problem& problem) {
   map_dimensions(problem, job);
   job.classes = class_count(problem);
   job.top_k = effective_top_k(problem);
+  job.top_ks = problem.top_ks;
   job.rule = label_rule(problem);
   job.average = problem.average;
   const bool class_counts = problem.task == Task::kMulticlass && !is_pooled(problem);
   job.tally = class_counts ? Tally::kClasses : Tally::kFraction;
+  if (job.top_ks.count > 0) job.tally = Tally::kRanks;
+  if (job.tally == Tally::kRanks && !class_counts) job.average = Average::kNone;
   job.counts_false_positives = needs_predicted_class(problem);
-  if (class_counts) job.class_cells = (job.counts_false_positives ? 3 : 2) * job.classes;
+  if (class_counts) job.slots = job.classes;
+  if (job.tally != Tally::kFraction)
+    job.class_cells = (job.k_count() + 1 + job.counts_false_positives) * job.slots;
   job.averages_labels = problem.value != nullptr && problem.task == Task::kMultilabel &&
                         !is_pooled(problem) && problem.average != Average::kNone;
   job.counts = problem.counts;

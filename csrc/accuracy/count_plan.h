@@ -17,6 +17,7 @@ enum class Kernel {
 struct Plan {
   CountJob job;
   Kernel kernel = Kernel::kElementFractions;
+  std::int64_t score_totals = 0;
   std::int64_t group_totals = 0;
   std::int64_t element_totals = 0;
   std::int64_t class_totals = 0;

@@ -8,26 +8,34 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) finish_classes(const __grid_constant__ CountJob job) {
-  ClassAverage<kThreads> average;
+  const bool ranks = job.tally == Tally::kRanks;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  average.add(job, 0, __ldcg(&job.grid->counted), first,
-              static_cast<std::int64_t>(gridDim.x) * kThreads,
-              [&](std::int64_t c) { return take_class(job, job.class_totals, c); });
-  if (averages_classes(job)) {
-    average.reduce();
-    if (threadIdx.x == 0) {
-      atomicAdd(&job.grid->score_sum, average.sum);
-      atomicAdd(&job.grid->score_count, average.count);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (int i = 0; i < job.k_count(); ++i) {
+    ClassAverage<kThreads> average;
+    average.add(job, i, 0, __ldcg(&job.grid->counted), first, step, [&](std::int64_t c) {
+      if (!ranks) return take_class(job, job.class_totals, c);
+      return class_at_k(job, i, c,
+                        [&](std::int64_t cell) { return __ldcg(job.class_totals + cell); });
+    });
+    if (averages_classes(job)) {
+      average.reduce();
+      if (threadIdx.x == 0) {
+        atomicAdd(&job.score_totals[i].sum, average.sum);
+        atomicAdd(&job.score_totals[i].count, average.count);
+      }
     }
   }
+  if (ranks) clear_classes(job, job.class_totals, first, step);
   if (!is_last_block(&job.grid->ticket, gridDim.x)) return;
   __shared__ bool bad;
   if (threadIdx.x == 0) {
     job.grid->counted = 0;
-    if (averages_classes(job)) {
-      average.sum = atomicExch(&job.grid->score_sum, 0ull);
-      average.count = atomicExch(&job.grid->score_count, 0ull);
-      job.value[0] = average.mean(job);
+    for (int i = 0; averages_classes(job) && i < job.k_count(); ++i) {
+      ClassAverage<kThreads> average;
+      average.sum = atomicExch(&job.score_totals[i].sum, 0ull);
+      average.count = atomicExch(&job.score_totals[i].count, 0ull);
+      job.values_at(i)[0] = average.mean(job);
     }
     bad = job.rule.report && publish_bad_labels(job);
   }

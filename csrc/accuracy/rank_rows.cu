@@ -1,4 +1,4 @@
-// Right or wrong from contiguous rows of scores: leaves a row once top_k classes beat the target.
+// The target's rank in contiguous rows of scores: leaves a row once top_k classes beat the target.
 #include "accuracy/row_walk.cuh"
 
 namespace syncfree::accuracy {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
           ahead = sum_over_lanes(count, lanes);
           done += kUnroll * lanes;
         }
-        if (scored && lane == 0) tally.add(group, ahead < top_k, target, 0);
+        if (scored && lane == 0) tally.add_rank(group, ahead, target, 0);
       });
 }
 
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads, kResidentThreads / kThreads)
         }
         __syncthreads();
         if (threadIdx.x == 0) {
-          tally.add(group, ahead[parity] < top_k, target, 0);
+          tally.add_rank(group, ahead[parity], target, 0);
           ahead[parity] = 0;
         }
         parity ^= 1;

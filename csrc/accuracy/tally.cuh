@@ -75,6 +75,19 @@ class BlockTally {
     __syncthreads();
   }
 
+  // `ahead` classes stand before the target's.
+  __device__ void add_rank(std::int64_t group, unsigned int ahead, std::int64_t target,
+                           std::int64_t predicted) {
+    if (job_.tally == Tally::kRanks) {
+      const TopKList& top_ks = job_.top_ks;
+      count(group, top_ks.misses(ahead), job_.slots == 1 ? 0 : target);
+      if (ahead != 0 && job_.counts_false_positives) count(group, top_ks.count + 1, predicted);
+    } else {
+      add(group, ahead < static_cast<unsigned int>(job_.top_k), target, predicted);
+    }
+  }
+
+  // For kernels that are not asked for ranks.
   __device__ void add(std::int64_t group, bool correct, std::int64_t target,
                       std::int64_t predicted) {
     ++valid_;
@@ -98,17 +111,20 @@ class BlockTally {
     if (job_.rule.report) {
       report_bad_label(job_, group, element, kind);
     } else if (job_.rule.bad_is_wrong) {
-      ++valid_;
+      if (job_.tally == Tally::kRanks)
+        count(group, job_.top_ks.count, 0);
+      else
+        ++valid_;
     }
   }
 
-  __device__ void count(std::int64_t group, ClassField field, std::int64_t c) {
+  __device__ void count(std::int64_t group, int field, std::int64_t c) {
     if (job_.shared_copies > 0) {
       const unsigned int copy = threadIdx.x / 32 & (job_.shared_copies - 1);
-      const auto cell = static_cast<unsigned int>(field * job_.classes + c);
+      const auto cell = static_cast<unsigned int>(field * job_.slots + c);
       atomicAdd(shared_ + copy * static_cast<unsigned int>(job_.class_cells) + cell, 1u);
     } else {
-      atomicAdd(class_totals(job_, group) + field * job_.classes + c, 1ull);
+      atomicAdd(class_totals(job_, group) + field * job_.slots + c, 1ull);
     }
   }
 
@@ -116,7 +132,7 @@ class BlockTally {
   // kOneThread: thread 0 alone has counted.
   template <bool kOneThread = false>
   __device__ void close(std::int64_t group, std::int64_t visited) {
-    const bool by_class = job_.tally == Tally::kClasses;
+    const bool by_class = job_.tally != Tally::kFraction;
     unsigned long long sums = static_cast<unsigned long long>(valid_) << 32 | correct_;
     if (!kOneThread && (!by_class || job_.counts.wanted())) {
       using Reduce = cub::BlockReduce<unsigned long long, kThreads>;

@@ -1,4 +1,6 @@
-// torch.ops.syncfree.binary_accuracy, multiclass_accuracy and multilabel_accuracy
+// torch.ops.syncfree.{binary,multiclass,multilabel}_accuracy and multiclass_accuracy_top_k
+#include <vector>
+
 #include "ops/accuracy_arguments.h"
 #include "ops/backend.h"
 
@@ -22,6 +24,13 @@ Tensor multiclass_accuracy(const Tensor& preds, const Tensor& target, std::int64
       AccuracyCall::multiclass(preds, target, num_classes, top_k, options, ignore_index));
 }
 
+Tensor multiclass_accuracy_top_k(const Tensor& preds, const Tensor& target,
+                                 std::int64_t num_classes, std::vector<std::int64_t> top_k,
+                                 std::int64_t options, std::int64_t ignore_index) {
+  return value_of(
+      AccuracyCall::multiclass_top_k(preds, target, num_classes, top_k, options, ignore_index));
+}
+
 Tensor multilabel_accuracy(const Tensor& preds, const Tensor& target, std::int64_t num_labels,
                            double threshold, std::int64_t options, std::int64_t ignore_index) {
   return value_of(
@@ -39,6 +48,9 @@ STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
       "multiclass_accuracy(Tensor preds, Tensor target, int num_classes, int top_k, int options, "
       "int ignore_index) -> Tensor");
   library.def(
+      "multiclass_accuracy_top_k(Tensor preds, Tensor target, int num_classes, int[] top_k, "
+      "int options, int ignore_index) -> Tensor");
+  library.def(
       "multilabel_accuracy(Tensor preds, Tensor target, int num_labels, float threshold, "
       "int options, int ignore_index) -> Tensor");
 }
@@ -47,6 +59,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
 STABLE_TORCH_LIBRARY_IMPL(syncfree, SYNCFREE_DISPATCH_KEY, library) {
   library.impl("binary_accuracy", TORCH_BOX(&binary_accuracy));
   library.impl("multiclass_accuracy", TORCH_BOX(&multiclass_accuracy));
+  library.impl("multiclass_accuracy_top_k", TORCH_BOX(&multiclass_accuracy_top_k));
   library.impl("multilabel_accuracy", TORCH_BOX(&multilabel_accuracy));
 }
 

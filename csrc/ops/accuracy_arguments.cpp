@@ -96,6 +96,27 @@ void check_class_labels(const Tensor& preds, const Tensor& target, std::int64_t 
         shape_text(preds), " and top_k=", top_k, ".");
 }
 
+// Ascending; each knows its place in `top_k`.
+accuracy::TopKList sorted_list(const std::vector<std::int64_t>& top_k) {
+  if (top_k.empty() || top_k.size() > accuracy::TopKList::kMost)
+    fail_value("Expected argument `top_k` to hold 1 to ", accuracy::TopKList::kMost,
+               " integers, but got ", top_k.size(), ".");
+  accuracy::TopKList list;
+  for (const std::int64_t k : top_k) {
+    if (k < 1 || k > std::numeric_limits<std::int32_t>::max())
+      fail_value("Expected argument `top_k` to hold integers of 1 to `num_classes`, but got ", k,
+                 ".");
+    int at = list.count;
+    for (; at > 0 && list.k[at - 1] > k; --at) {
+      list.k[at] = list.k[at - 1];
+      list.place[at] = list.place[at - 1];
+    }
+    list.k[at] = static_cast<int>(k);
+    list.place[at] = static_cast<unsigned char>(list.count++);
+  }
+  return list;
+}
+
 #if defined(SYNCFREE_OPS_CUDA)
 
 void execute(const accuracy::Problem& problem, const Tensor& on, const ErrorOrigin& origin) {
@@ -172,6 +193,25 @@ AccuracyCall AccuracyCall::multiclass(const Tensor& preds, const Tensor& target,
   call.view(1);
   if (call.options_.samplewise) call.value_size_[call.value_rank_++] = target.size(0);
   if (call.options_.average == Average::kNone) call.value_size_[call.value_rank_++] = num_classes;
+  return call;
+}
+
+AccuracyCall AccuracyCall::multiclass_top_k(const Tensor& preds, const Tensor& target,
+                                            std::int64_t num_classes,
+                                            const std::vector<std::int64_t>& top_k,
+                                            std::int64_t options, std::int64_t ignore_index) {
+  const accuracy::TopKList list = sorted_list(top_k);
+  if (preds.dim() == target.dim())
+    fail_value(
+        "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
+        "list, but got labels of shape ",
+        shape_text(preds), ".");
+  AccuracyCall call =
+      multiclass(preds, target, num_classes, list.k[list.count - 1], options, ignore_index);
+  call.problem_.top_ks = list;
+  for (std::size_t i = call.value_rank_++; i > 0; --i)
+    call.value_size_[i] = call.value_size_[i - 1];
+  call.value_size_[0] = list.count;
   return call;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "accuracy/accuracy.h"
 #include "ops/accuracy_error.h"
@@ -41,6 +42,11 @@ class AccuracyCall {
   static AccuracyCall multiclass(const Tensor& preds, const Tensor& target,
                                  std::int64_t num_classes, std::int64_t top_k, std::int64_t options,
                                  std::int64_t ignore_index);
+  // For several k in any order. The value has one dimension more, the first, in that order.
+  static AccuracyCall multiclass_top_k(const Tensor& preds, const Tensor& target,
+                                       std::int64_t num_classes,
+                                       const std::vector<std::int64_t>& top_k, std::int64_t options,
+                                       std::int64_t ignore_index);
   static AccuracyCall multilabel(const Tensor& preds, const Tensor& target, std::int64_t num_labels,
                                  double threshold, std::int64_t options, std::int64_t ignore_index);
 
@@ -71,7 +77,7 @@ class AccuracyCall {
   std::optional<Tensor> flat_preds_, flat_target_;
   Device device_;
   accuracy::Problem problem_;
-  std::int64_t value_size_[2];
+  std::int64_t value_size_[3];
   std::size_t value_rank_ = 0;
 };
 

@@ -2,8 +2,9 @@
 
 For each task, ``ACCURACY`` gives the value of a batch; ``UPDATE`` adds what TorchMetrics counts to
 a metric's states, in place; ``FORWARD`` does so and gives the value of the batch; ``COUNTS`` gives
-the counts of each sample. ``bad``, one int64 element, grows by the labels that were left out as
-errors. ``accuracy_from_counts`` turns counts into accuracy, NaN where ``bad`` is not zero.
+the counts of each sample. ``multiclass_accuracy_top_k`` gives the values of a batch for several k.
+``bad``, one int64 element, grows by the labels that were left out as errors.
+``accuracy_from_counts`` turns counts into accuracy, NaN where ``bad`` is not zero.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 # csrc/ops/accuracy_arguments.h; `_errors.call_bits` gives what stands above.
 _SAMPLEWISE, _VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
+_MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
 
 
 def pack_options(
@@ -167,6 +169,32 @@ def _fake_multiclass(
     if options & 3 == AVERAGES["none"]:
         shape.append(num_classes)
     return preds.new_empty(shape, dtype=torch.float32)
+
+
+def _fake_multiclass_top_k(
+    preds: Tensor,
+    target: Tensor,
+    num_classes: int,
+    top_k: Sequence[int],
+    options: int,
+    ignore_index: int,
+) -> Tensor:
+    if not 1 <= len(top_k) <= _MOST_TOP_K:
+        raise ValueError(
+            f"Expected argument `top_k` to hold 1 to {_MOST_TOP_K} integers, but got {len(top_k)}."
+        )
+    for k in top_k:
+        if k < 1:
+            raise ValueError(
+                f"Expected argument `top_k` to hold integers of 1 to `num_classes`, but got {k}."
+            )
+    if preds.ndim == target.ndim:
+        raise ValueError(
+            "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
+            f"list, but got labels of shape {list(preds.shape)}."
+        )
+    value = _fake_multiclass(preds, target, num_classes, max(top_k), options, ignore_index)
+    return value.new_empty((len(top_k), *value.shape))
 
 
 def _fake_multilabel(
@@ -326,6 +354,9 @@ _FAKES: dict[str, _Fake] = {
 }
 
 ACCURACY = _bind("", lambda task, fake: fake)
+multiclass_accuracy_top_k = bind(
+    "multiclass_accuracy_top_k", _fake_multiclass_top_k, ignores_gradient=True
+)
 UPDATE = _bind("_update", _fake_update)
 FORWARD = _bind("_forward", _fake_forward)
 COUNTS = _bind("_counts", _fake_counts)

@@ -15,14 +15,14 @@ from syncfree._ops.ssim import _Arguments, check_images
 
 # csrc/ms_ssim/ms_ssim.h
 NORMALIZE: dict[str | None, int] = {None: 0, "relu": 1, "simple": 2}
-_MAX_SCALES = 32
+MAX_SCALES = 32
 
 
 def _check_sizes(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
     """TorchMetrics' rules."""
-    if not 1 <= scales <= _MAX_SCALES:
+    if not 1 <= scales <= MAX_SCALES:
         raise ValueError(
-            f"Expected argument `betas` to hold 1 to {_MAX_SCALES} numbers, but got {scales}."
+            f"Expected argument `betas` to hold 1 to {MAX_SCALES} numbers, but got {scales}."
         )
     given = f"For a given number of `betas` parameters {scales}"
     for size in images.shape[-2:]:

@@ -79,7 +79,8 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
 
     Args:
         num_classes: Number of classes; may be left out for ``average="micro"`` and ``top_k=1``.
-        top_k: A prediction is right if the target is among this many highest scores.
+        top_k: A prediction is right if the target is among this many highest scores. One number:
+            the states count for one. :func:`syncfree.functional.multiclass_accuracy` takes a list.
         average: ``"micro"`` over all elements, ``"macro"`` over classes, ``"weighted"`` over
             classes by their frequency, ``"none"`` or ``None`` for one value for each class.
         multidim_average: ``"global"`` counts all elements together; ``"samplewise"`` those of each

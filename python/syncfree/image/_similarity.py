@@ -11,6 +11,7 @@ from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._metric import SyncFreeMetric
 from syncfree.functional._arguments import integer, number, require_tensors
+from syncfree.functional.image._preset import Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import Reduction, window_arguments
 
@@ -20,6 +21,8 @@ class SimilarityMetric(SyncFreeMetric):
 
     Options are read anew at each call, as TorchMetrics reads them.
     """
+
+    preset = "torchmetrics"
 
     if TYPE_CHECKING:
         gaussian_kernel: bool
@@ -32,6 +35,16 @@ class SimilarityMetric(SyncFreeMetric):
         similarity: Any  # a tensor, or a list of them without a reduction
         total: Tensor
         _enable_grad: bool  # whether states are to carry gradients
+
+    def _window(self) -> Window:
+        return Window(self.gaussian_kernel, self.sigma, self.kernel_size)
+
+    def _follows_torchmetrics(self) -> bool:
+        return self.preset == "torchmetrics"
+
+    def extra_repr(self) -> str:
+        """The definition, where it is not TorchMetrics'."""
+        return "" if self._follows_torchmetrics() else f"preset={self.preset!r}"
 
     def _check_options(self) -> None:
         """Raises at construction what otherwise the first batch would."""
@@ -50,8 +63,14 @@ class SimilarityMetric(SyncFreeMetric):
 
     def _options(self, preds: Tensor, target: Tensor) -> tuple[Any, ...]:
         """What the ops take of window, range and constants."""
-        window = window_arguments(preds, target, self.gaussian_kernel, self.sigma, self.kernel_size)
-        return *window, *self._range(), number("k1", self.k1), number("k2", self.k2)
+        window: tuple[Any, Any, Any] = self.gaussian_kernel, self.sigma, self.kernel_size
+        data_range, k2 = self.data_range, self.k2
+        if not self._follows_torchmetrics():
+            given = Window(*window), data_range, k2
+            window, data_range, k2 = ssim_preset(self.preset, preds, target, *given)
+        value_range = (None, None) if data_range is None else parse_data_range(data_range)
+        entries = window_arguments(preds, target, *window)
+        return *entries, *value_range, number("k1", self.k1), number("k2", k2)
 
     def _keeps_values(self) -> bool:
         """Whether there is no reduction, so that each image's value is kept."""

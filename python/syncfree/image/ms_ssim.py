@@ -11,10 +11,13 @@ from torchmetrics.image import MultiScaleStructuralSimilarityIndexMeasure as _To
 
 from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim_update
 from syncfree._ops.registry import reduction_code
+from syncfree._states import settle
 from syncfree.functional._arguments import require_tensors
+from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
 from syncfree.functional.image.ms_ssim import (
     _BETAS,
     multiscale_structural_similarity_index_measure,
+    reduced,
 )
 from syncfree.functional.image.ssim import Reduction
 from syncfree.image._similarity import SimilarityMetric, as_result
@@ -46,11 +49,14 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         k2: Constant of the contrast term.
         betas: Exponents from the finest scale to the coarsest.
         normalize: ``"relu"``, ``"simple"`` or ``None``.
+        preset: Whose definition: ``"torchmetrics"``, ``"wang"`` or ``"pytorch-msssim"``, as in the
+            function, with its launches; the batch is then added to the states in further ones.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:
         ValueError: If ``reduction``, ``data_range``, a window size, a ``sigma`` or ``normalize`` is
-            out of range, or ``betas`` is no tuple of floats.
+            out of range, ``betas`` is no tuple of floats, or ``preset`` is none of those named or
+            comes with arguments that it sets.
         TypeError: If an argument is no number where one is expected.
 
     Example:
@@ -80,6 +86,8 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         k2: float = 0.03,
         betas: tuple[float, ...] = _BETAS,
         normalize: Literal["relu", "simple"] | None = "relu",
+        *,
+        preset: MsSsimPreset = "torchmetrics",
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -94,7 +102,10 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             normalize,
             **kwargs,
         )
+        self.preset = preset
         self._check_options()
+        if preset != "torchmetrics":
+            check_ms_ssim_preset(preset, self._window(), normalize)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a batch of images.
@@ -120,12 +131,16 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
 
     def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
         value = self._add(preds, target)
+        if not self._follows_torchmetrics():
+            return as_result(value) if self._keeps_values() else value
         if torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad):
             value = self._differentiable(preds, target, self.reduction).to(value.dtype)
         return as_result(value) if self._keeps_values() else value
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
         require_tensors(preds, target)
+        if not self._follows_torchmetrics():
+            return self._add_by_preset(preds, target)
         keeps_values = self._keeps_values()
         value: Tensor = multiscale_ssim_update(
             preds,
@@ -141,6 +156,20 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             self.similarity.append(value)
         return value
 
+    def _add_by_preset(self, preds: Tensor, target: Tensor) -> Tensor:
+        """The states stay where they are here too."""
+        values = self._differentiable(preds, target, "none")
+        kept = values.detach()
+        with torch.no_grad():
+            self.total = settle(self.total, self.total + len(kept))
+            if self._keeps_values():
+                self.similarity.append(kept)
+                return values
+            added = self.similarity + kept.sum(dtype=torch.float64)
+            self.similarity = settle(self.similarity, added.to(self.similarity.dtype))
+        value = reduced(values, reduction_code(self.reduction))
+        return value.to(self.similarity.dtype)
+
     def _differentiable(self, preds: Tensor, target: Tensor, reduction: Reduction) -> Tensor:
         return multiscale_structural_similarity_index_measure(
             preds,
@@ -154,4 +183,5 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             self.k2,
             self.betas,
             self.normalize,
+            preset=self.preset,  # type: ignore[arg-type]
         )

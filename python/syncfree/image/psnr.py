@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from syncfree._ops.psnr import psnr, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.psnr import dimensions, parse_base
 
@@ -34,10 +36,14 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         base: Of the logarithm.
         reduction: Of the ratios, where ``dim`` leaves more than one.
         dim: Dimensions to sum over; ``None`` for all.
+        preset: ``"skimage"`` keeps the ratio of each image of (B, C, H, W) or (B, C, D, H, W), as
+            ``dim=(1, 2, 3)`` does, in the mean or as ``reduction`` says. Then ``dim`` is to be left
+            out, and ``data_range`` may be ``None``, which is 255 and for uint8 alone.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:
-        ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range.
+        ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range, ``preset`` is none
+            of those named, or it comes with ``dim``.
         TypeError: If ``data_range`` is neither a number nor a tuple of two.
 
     Example:
@@ -53,6 +59,9 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         tensor(5.5630)
     """
 
+    preset = "torchmetrics"
+    _takes_bytes_alone = False
+
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
         data_range: Tensor
         sum_squared_error: Any  # a tensor, or a list where `dim` is given
@@ -60,17 +69,27 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def __init__(
         self,
-        data_range: float | tuple[float, float],
+        data_range: float | tuple[float, float] | None,
         base: float = 10.0,
         reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
         dim: int | tuple[int, ...] | None = None,
+        *,
+        preset: PsnrPreset = "torchmetrics",
         **kwargs: Any,
     ) -> None:
+        takes_bytes_alone = False
+        if preset != "torchmetrics":
+            check_psnr_preset(preset, dim)
+            dim = _OF_AN_IMAGE
+            takes_bytes_alone = data_range is None
+            data_range = 255.0 if data_range is None else data_range
         # The state `data_range` is where the host would have to wait for it.
         given = parse_data_range(data_range)
         parse_base(base)
         code = reduction_code(reduction)
         super().__init__(data_range, base, reduction, dim, **kwargs)
+        self.preset = preset
+        self._takes_bytes_alone = takes_bytes_alone
         self._range, self._interval = given
         self._reduction_code = code
 
@@ -82,6 +101,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             target: True images, same shape and device.
         """
         if self._enable_grad and _wants_gradient(preds, target):
+            if len(self._dims(preds, target) or ()) > len(_OF_AN_IMAGE):
+                preds, target = preds.flatten(1, 2), target.flatten(1, 2)
             super().update(preds, target)  # for a subclass whose `compute` is differentiated
         else:
             self._add(preds, target)
@@ -99,7 +120,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         if _wants_gradient(preds, target):
             options = self._range, self._interval, self.base, self._reduction_code
             differentiable: Tensor = with_gradient(
-                psnr, DifferentiablePsnr, preds, target, *options, dimensions(self.dim)
+                psnr, DifferentiablePsnr, preds, target, *options, self._dims(preds, target)
             )
             value = differentiable.to(value.dtype)
         return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
@@ -111,8 +132,18 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         value: Tensor = psnr_update(preds, target, *states, self._interval, self.base)
         return value
 
+    def extra_repr(self) -> str:
+        """The definition, where it is not TorchMetrics'."""
+        return "" if self.preset == "torchmetrics" else f"preset={self.preset!r}"
+
+    def _dims(self, preds: Tensor, target: Tensor) -> Sequence[int] | None:
+        if self.preset == "torchmetrics":
+            return dimensions(self.dim)
+        data_range = None if self._takes_bytes_alone else self._range
+        return psnr_preset(self.preset, preds, target, data_range, None)[1]
+
     def _append(self, preds: Tensor, target: Tensor) -> Tensor:
-        dims = dimensions(self.dim)
+        dims = self._dims(preds, target)
         options = self._interval, self.base, self._reduction_code, dims
         value: Tensor
         value, squared_error = psnr_with_squared_error(preds, target, self.data_range, *options)
@@ -129,6 +160,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if loads and not self.data_range.is_meta:
             self._range = float(self.data_range)
+
+
+# Of two-dimensional ones; where the states are lists of one entry an image it only has to be given.
+_OF_AN_IMAGE = (1, 2, 3)
 
 
 def _wants_gradient(preds: Tensor, target: Tensor) -> bool:

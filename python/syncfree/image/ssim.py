@@ -13,6 +13,7 @@ from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
 from syncfree._ops.registry import reduction_code
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
 from syncfree.image._similarity import SimilarityMetric, as_result
 from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure
@@ -60,11 +61,14 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         k2: Constant of the contrast term.
         return_full_image: `forward` and `compute` also return the maps.
         return_contrast_sensitivity: They also return each image's mean contrast term.
+        preset: Whose definition: ``"torchmetrics"``, ``"wang"``, ``"pytorch-msssim"`` or
+            ``"skimage"``, as in the function.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:
         ValueError: If ``reduction``, ``data_range``, a window size or a ``sigma`` is out of range,
-            or both extra results are asked for.
+            both extra results are asked for, ``preset`` is none of those named, or it comes with a
+            window of other sizes than its own.
         TypeError: If an argument is no number where one is expected.
 
     Example:
@@ -93,6 +97,8 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         k2: float = 0.03,
         return_full_image: bool = False,
         return_contrast_sensitivity: bool = False,
+        *,
+        preset: Preset = "torchmetrics",
         **kwargs: Any,
     ) -> None:
         super().__init__(
@@ -107,7 +113,10 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             return_contrast_sensitivity,
             **kwargs,
         )
+        self.preset = preset
         self._check_options()
+        if preset != "torchmetrics":
+            check_ssim_preset(preset, self._window())
         if return_full_image and return_contrast_sensitivity:
             raise ValueError(
                 "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
@@ -167,6 +176,6 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             extra = "map"
         forms = (_UPDATE if states else _VALUES)[extra]
         code = reduction_code(self.reduction if states else None)
-        options = *self._options(preds, target), code
+        options = *self._options(preds, target), code, not self._follows_torchmetrics()
         result = with_gradient(*forms, preds, target, *states, *options)
         return result if extra else (result, None)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-# csrc/ops/accuracy.cpp
+from collections.abc import Sequence
+
+# csrc/ops/accuracy_arguments.cpp
 MOST_CLASSES = 2**31 - 1
+# csrc/accuracy/accuracy.h
+MOST_TOP_K = 32
 
 AVERAGES = ("micro", "macro", "weighted", "none", None)
 MULTIDIM_AVERAGES = ("global", "samplewise")
@@ -64,18 +68,38 @@ def check_count(name: str, count: object, least: int) -> None:
         )
 
 
+def _at_least_one(top_k: object) -> int:
+    if isinstance(top_k, int) and top_k >= 1:
+        return int(top_k)
+    advice = _advice("top_k", top_k)
+    if isinstance(top_k, (list, tuple)):
+        advice = (
+            " A metric's states count for one k: make a metric for each, or pass the list to the "
+            "function `multiclass_accuracy`."
+        )
+    raise ValueError(
+        "Expected argument `top_k` to be an integer larger than or equal to 1, "
+        f"but got {top_k!r}.{advice}"
+    )
+
+
 def check_top_k(top_k: object, num_classes: int | None) -> None:
     """Raises ValueError unless it is an integer of 1 to ``num_classes``."""
-    if not isinstance(top_k, int) or top_k < 1:
-        raise ValueError(
-            "Expected argument `top_k` to be an integer larger than or equal to 1, "
-            f"but got {top_k!r}.{_advice('top_k', top_k)}"
-        )
+    top_k = _at_least_one(top_k)
     if top_k > (1 if num_classes is None else num_classes):
         raise ValueError(
             "Expected argument `top_k` to be smaller or equal to `num_classes` "
             f"but got {top_k} and {num_classes}."
         )
+
+
+def top_k_list(top_k: Sequence[object]) -> list[int]:
+    """Several k as integers; raises ValueError if one is none or less than 1."""
+    if not 1 <= len(top_k) <= MOST_TOP_K:
+        raise ValueError(
+            f"Expected argument `top_k` to hold 1 to {MOST_TOP_K} integers, but got {len(top_k)}."
+        )
+    return [_at_least_one(k) for k in top_k]
 
 
 def _advice(name: str, value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from torch import Tensor
@@ -14,7 +15,11 @@ from syncfree.functional.classification._accuracy_arguments import (
     multiclass_arguments,
     multilabel_arguments,
 )
-from syncfree.functional.classification._arguments import parse_task, require_int
+from syncfree.functional.classification._arguments import (
+    parse_task,
+    require_int,
+    top_k_list,
+)
 
 
 def binary_accuracy(
@@ -66,7 +71,7 @@ def binary_accuracy(
     """
     arguments = binary_arguments(threshold, multidim_average, ignore_index, validate_args)
     require_tensors(preds, target)
-    return _run("binary", preds, target, arguments)
+    return _run(ops.ACCURACY["binary"], preds, target, arguments)
 
 
 def multiclass_accuracy(
@@ -74,7 +79,7 @@ def multiclass_accuracy(
     target: Tensor,
     num_classes: int | None = None,
     average: Literal["micro", "macro", "weighted", "none"] | None = "macro",
-    top_k: int = 1,
+    top_k: int | Sequence[int] = 1,
     multidim_average: Literal["global", "samplewise"] = "global",
     ignore_index: int | None = None,
     validate_args: bool = True,
@@ -105,7 +110,8 @@ def multiclass_accuracy(
             ``top_k=1``, among predictions; ``"weighted"`` weights them by how often they are the
             target.
         top_k: How many of the highest scores may hold the target; 1 to ``num_classes``. Labels
-            allow 1 only.
+            allow 1 only. A list or tuple of up to 32 of them, in any order, is answered in the same
+            one pass: the target's rank is found once. Not in TorchMetrics, and for scores only.
         multidim_average: ``"global"`` counts all positions together, ``"samplewise"`` those of each
             sample apart; that needs a further dimension.
         ignore_index: Positions with this target are not counted, whether or not it is a class.
@@ -115,11 +121,14 @@ def multiclass_accuracy(
 
     Returns:
         A float32 tensor on the inputs' device: a scalar, or ``(C,)`` without average; samplewise
-        ``(N,)`` or ``(N, C)``. No counted positions give 0.
+        ``(N,)`` or ``(N, C)``. No counted positions give 0. For a list of ``K`` numbers as
+        ``top_k``, ``(K,)`` comes before that, in the order of the list; each entry has the bits
+        that its number alone gives.
 
     Raises:
         TypeError: If ``preds`` or ``target`` is no tensor.
-        ValueError: If an argument is out of range or the shapes do not fit.
+        ValueError: If an argument is out of range, a list of ``top_k`` is empty, or the shapes do
+            not fit.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
             and ``syncfree.check_errors()`` raises.
@@ -137,12 +146,21 @@ def multiclass_accuracy(
         tensor([0.5000, 1.0000, 1.0000])
         >>> multiclass_accuracy(scores, target, num_classes=3, average="micro", top_k=2)
         tensor(1.)
+        >>> multiclass_accuracy(scores, target, num_classes=3, average="micro", top_k=[1, 2])
+        tensor([0.7500, 1.0000])
     """
+    if isinstance(top_k, (list, tuple)):
+        several = top_k_list(top_k)
+        classes, _, *rest = multiclass_arguments(
+            num_classes, average, max(several), multidim_average, ignore_index, validate_args
+        )
+        require_tensors(preds, target)
+        return _run(ops.multiclass_accuracy_top_k, preds, target, (classes, several, *rest))
     arguments = multiclass_arguments(
         num_classes, average, top_k, multidim_average, ignore_index, validate_args
     )
     require_tensors(preds, target)
-    return _run("multiclass", preds, target, arguments)
+    return _run(ops.ACCURACY["multiclass"], preds, target, arguments)
 
 
 def multilabel_accuracy(
@@ -203,7 +221,7 @@ def multilabel_accuracy(
         num_labels, threshold, average, multidim_average, ignore_index, validate_args
     )
     require_tensors(preds, target)
-    return _run("multilabel", preds, target, arguments)
+    return _run(ops.ACCURACY["multilabel"], preds, target, arguments)
 
 
 def accuracy(
@@ -215,7 +233,7 @@ def accuracy(
     num_labels: int | None = None,
     average: Literal["micro", "macro", "weighted", "none"] | None = "micro",
     multidim_average: Literal["global", "samplewise"] = "global",
-    top_k: int | None = 1,
+    top_k: int | Sequence[int] | None = 1,
     ignore_index: int | None = None,
     validate_args: bool = True,
 ) -> Tensor:
@@ -232,7 +250,7 @@ def accuracy(
         average: For multiclass and multilabel; ``"micro"`` by default, unlike in their own
             functions.
         multidim_average: ``"global"`` or ``"samplewise"``.
-        top_k: For multiclass.
+        top_k: For multiclass; a list of them gives a value for each.
         ignore_index: Elements with this target are not counted.
         validate_args: Whether bad labels are errors.
 
@@ -242,7 +260,7 @@ def accuracy(
     Raises:
         TypeError: If ``preds`` or ``target`` is no tensor.
         ValueError: If ``task`` is not one of the three, the task's ``num_classes``, ``num_labels``
-            or ``top_k`` is no integer, or as in the function of the task.
+            or ``top_k`` is no integer (or list of them), or as in the function of the task.
         RuntimeError: As in the function of the task.
 
     Example:
@@ -259,7 +277,8 @@ def accuracy(
         )
     if name == "multiclass":
         require_int("num_classes", num_classes, name)
-        require_int("top_k", top_k, name)
+        if not isinstance(top_k, (list, tuple)):
+            require_int("top_k", top_k, name)
         return multiclass_accuracy(
             preds,
             target,
@@ -283,9 +302,11 @@ def accuracy(
     )
 
 
-def _run(task: str, preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) -> Tensor:
+def _run(
+    op: Callable[..., Any], preds: Tensor, target: Tensor, arguments: tuple[Any, ...]
+) -> Tensor:
     *own, options, ignore_index = arguments
     if ops.validates(options):
         options |= _errors.call_bits(0, 2)
-    value: Tensor = _errors.call(ops.ACCURACY[task], preds, target, *own, options, ignore_index)
+    value: Tensor = _errors.call(op, preds, target, *own, options, ignore_index)
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from syncfree._ops.checks import dtype_name
 from syncfree.functional._arguments import number, require_tensors
 
 Preset = Literal["torchmetrics", "wang", "skimage", "pytorch-msssim"]
+MsSsimPreset = Literal["torchmetrics", "wang", "pytorch-msssim"]
+PsnrPreset = Literal["torchmetrics", "skimage"]
 
 
 class Window(NamedTuple):
@@ -27,41 +29,61 @@ class _Definition(NamedTuple):
     sample_covariance: bool = False
 
 
-_DEFAULT = Window(gaussian_kernel=True, sigma=1.5, kernel_size=11)
+DEFAULT_WINDOW = Window(gaussian_kernel=True, sigma=1.5, kernel_size=11)
 _SSIM = {
-    "wang": _Definition(_DEFAULT),
-    "pytorch-msssim": _Definition(_DEFAULT),
-    "skimage": _Definition(_DEFAULT._replace(gaussian_kernel=False, kernel_size=7), True),
+    "wang": _Definition(DEFAULT_WINDOW),
+    "pytorch-msssim": _Definition(DEFAULT_WINDOW),
+    "skimage": _Definition(DEFAULT_WINDOW._replace(gaussian_kernel=False, kernel_size=7), True),
 }
+
+
+def check_ssim_preset(preset: str, window: Window) -> _Definition:
+    """The definition; raises ValueError for an unknown name or a window that is not its own."""
+    if not isinstance(preset, str) or preset not in _SSIM:
+        names = "torchmetrics", *_SSIM
+        raise ValueError(f"Expected argument `preset` to be one of {names}, but got {preset!r}.")
+    definition = _SSIM[preset]
+    if window not in (DEFAULT_WINDOW, definition.window):
+        raise ValueError(
+            f"Argument `preset={preset!r}` sets the window: expected `gaussian_kernel`, `sigma` "
+            f"and `kernel_size` to be left out, but got {tuple(window)}. Leave them out, or leave "
+            '`preset` at "torchmetrics".'
+        )
+    return definition
 
 
 def ssim_preset(
     preset: str, preds: Tensor, target: Tensor, window: Window, data_range: Any, k2: Any
 ) -> tuple[Window, Any, float]:
     """Window, range and ``k2`` of a preset other than TorchMetrics; its windows have no padding."""
-    if not isinstance(preset, str) or preset not in _SSIM:
-        names = "torchmetrics", *_SSIM
-        raise ValueError(f"Expected argument `preset` to be one of {names}, but got {preset!r}.")
-    definition = _SSIM[preset]
-    if window not in (_DEFAULT, definition.window):
-        raise ValueError(
-            f"Argument `preset={preset!r}` sets the window: expected `gaussian_kernel`, `sigma` "
-            f"and `kernel_size` to be left out, but got {tuple(window)}. Leave them out, or leave "
-            '`preset` at "torchmetrics".'
-        )
+    definition = check_ssim_preset(preset, window)
     require_tensors(preds, target)
     constant = number("k2", k2)
     if definition.sample_covariance:
         # A factor n / (n - 1) of all variances, divided out of the contrast term.
         n = definition.window.kernel_size ** max(preds.ndim - 2, 1)  # other shapes the op refuses
         constant *= math.sqrt((n - 1) / n)
-    return definition.window, _range(preset, preds, target, data_range), constant
+    return definition.window, range_of(preset, preds, target, data_range), constant
 
 
-def psnr_preset(
-    preset: str, preds: Tensor, target: Tensor, data_range: Any, dim: Any
-) -> tuple[Any, tuple[int, ...]]:
-    """Range and dimensions of a preset other than TorchMetrics."""
+def check_ms_ssim_preset(preset: str, window: Window, normalize: Any) -> None:
+    """Raises ValueError for one that has no multi-scale SSIM, or arguments that are not its own."""
+    names = get_args(MsSsimPreset)
+    if not isinstance(preset, str) or preset not in names:
+        reason = " scikit-image has no multi-scale SSIM." if preset == "skimage" else ""
+        raise ValueError(
+            f"Expected argument `preset` to be one of {names}, but got {preset!r}.{reason}"
+        )
+    check_ssim_preset(preset, window)
+    if normalize != "relu":
+        raise ValueError(
+            f"Argument `preset={preset!r}` counts negative means as 0: expected `normalize` to be "
+            f'left at "relu", but got {normalize!r}.'
+        )
+
+
+def check_psnr_preset(preset: str, dim: Any) -> None:
+    """Raises ValueError for one that has no PSNR, or dimensions that are not its own."""
     if preset != "skimage":
         raise ValueError(
             "Expected argument `preset` to be 'torchmetrics' or 'skimage', which have a PSNR, but "
@@ -72,16 +94,23 @@ def psnr_preset(
             f"Argument `preset={preset!r}` takes images one by one: expected `dim` to be left out, "
             f"but got {dim!r}."
         )
+
+
+def psnr_preset(
+    preset: str, preds: Tensor, target: Tensor, data_range: Any, dim: Any
+) -> tuple[Any, tuple[int, ...]]:
+    """Range and dimensions of a preset other than TorchMetrics."""
+    check_psnr_preset(preset, dim)
     require_tensors(preds, target)
     if preds.ndim not in (4, 5):
         raise ValueError(
             f"Expected `preds` to have BxCxHxW or BxCxDxHxW shape with `preset={preset!r}`, but "
             f"got {list(preds.shape)}."
         )
-    return _range(preset, preds, target, data_range), tuple(range(1, preds.ndim))
+    return range_of(preset, preds, target, data_range), tuple(range(1, preds.ndim))
 
 
-def _range(preset: str, preds: Tensor, target: Tensor, data_range: Any) -> Any:
+def range_of(preset: str, preds: Tensor, target: Tensor, data_range: Any) -> Any:
     """255 for bytes where nothing is given. scikit-image asks for floats, and so do we."""
     if data_range is not None:
         return data_range

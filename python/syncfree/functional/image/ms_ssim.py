@@ -9,9 +9,11 @@ from torch import Tensor
 
 from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim
 from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
-from syncfree._ops.registry import reduction_code
+from syncfree._ops.registry import REDUCTIONS, reduction_code
 from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._ms_ssim_preset import ms_ssim_by_preset
+from syncfree.functional.image._preset import MsSsimPreset, Window, check_ms_ssim_preset
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import Reduction, window_arguments
 
@@ -31,6 +33,8 @@ def multiscale_structural_similarity_index_measure(
     k2: float = 0.03,
     betas: tuple[float, ...] = _BETAS,
     normalize: Literal["relu", "simple"] | None = "relu",
+    *,
+    preset: MsSsimPreset = "torchmetrics",
 ) -> Tensor:
     r"""Multi-scale structural similarity of two batches of images or volumes, 1 for identical ones.
 
@@ -74,6 +78,13 @@ def multiscale_structural_similarity_index_measure(
         normalize: What happens to the means before the powers: ``"relu"`` makes negative ones zero,
             ``"simple"`` takes :math:`(x + 1) / 2`, ``None`` leaves them, so that the power of a
             negative one is NaN.
+        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. Under ``"wang"``
+            (``msssim.m`` of the paper) and ``"pytorch-msssim"`` windows stay inside the image, each
+            channel has a product of its own, and a last odd row or column is not left out but
+            averaged alone (``"wang"``) or with a border of zeros (``"pytorch-msssim"``). Each sets
+            the window and ``normalize``, which are then to be left out, and needs ``data_range``
+            except for uint8. Made of several launches and of images in memory at each scale, with
+            float32 copies of other dtypes.
 
     Returns:
         One value, or (B,) without a reduction: float64 for float64 ``preds``, else float32.
@@ -83,8 +94,9 @@ def multiscale_structural_similarity_index_measure(
             a scale are not larger than the window's half.
         ValueError: If the shape is neither 4-D nor 5-D, images are too small for ``betas``, a
             window size is not odd and positive, a ``sigma`` is not positive, their number does not
-            fit, ``betas`` is no tuple of floats, or ``data_range``, ``normalize`` or ``reduction``
-            is out of range.
+            fit, ``betas`` is no tuple of floats, ``data_range``, ``normalize`` or ``reduction`` is
+            out of range, ``preset`` is none of those named, or it comes with arguments that it sets
+            or without a range that it needs.
         TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` no number, tuple or
             ``None``, or another argument no number where one is expected.
 
@@ -112,6 +124,11 @@ def multiscale_structural_similarity_index_measure(
             "Argument `normalize` to be expected either `None` or one of 'relu' or 'simple', "
             f"but got {normalize!r}."
         ) from None
+    if preset != "torchmetrics":
+        check_ms_ssim_preset(preset, Window(gaussian_kernel, sigma, kernel_size), normalize)
+        code = reduction_code(reduction)
+        values = ms_ssim_by_preset(preset, preds, target, data_range, k1, k2, betas)
+        return reduced(values, code)
     value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
     window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
     value: Tensor = with_gradient(
@@ -129,3 +146,10 @@ def multiscale_structural_similarity_index_measure(
         reduction_code(reduction),
     )
     return value
+
+
+def reduced(values: Tensor, code: int) -> Tensor:
+    """The values of images under the reduction of this code."""
+    if code == REDUCTIONS["none"]:
+        return values
+    return values.sum() if code == REDUCTIONS["sum"] else values.mean()

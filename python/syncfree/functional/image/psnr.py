@@ -12,7 +12,7 @@ from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
 from syncfree.functional._arguments import integer, number
 from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._preset import psnr_preset
+from syncfree.functional.image._preset import PsnrPreset, psnr_preset
 from syncfree.functional.image._range import parse_data_range
 
 
@@ -24,7 +24,7 @@ def peak_signal_noise_ratio(
     reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
     dim: int | tuple[int, ...] | list[int] | None = None,
     *,
-    preset: Literal["torchmetrics", "skimage"] = "torchmetrics",
+    preset: PsnrPreset = "torchmetrics",
 ) -> Tensor:
     r"""Peak signal-to-noise ratio of two tensors of one shape, in decibels for ``base=10``.
 

@@ -1,0 +1,185 @@
+"""Which metrics of a collection share one update."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+import torchmetrics as tm
+import torchmetrics.classification as tc
+from torch import Tensor
+
+import syncfree as sf
+import syncfree.classification as sc
+from collection_cases import (
+    CASES,
+    CLASSES,
+    alone,
+    every_case,
+    groups,
+    make,
+    multiclass,
+    same,
+    scores,
+)
+from syncfree._compute_groups import UPDATES, group_alike
+
+
+@pytest.mark.skipif(
+    tuple(map(int, tm.__version__.split(".")[:2])) < (1, 9), reason="compares one state of each"
+)
+@every_case
+def test_same_groups_as_by_values(case: str, device: str) -> None:
+    """On inputs that tell all options apart, TorchMetrics finds the groups by comparison."""
+    ours, theirs = make(case, "cpu")
+    ours.update(*CASES[case][1]("cpu", 0))
+    theirs.update(*CASES[case][1]("cpu", 0))
+    expected = groups(theirs)
+    assert groups(ours) == expected
+    assert (max(map(len, expected)) > 1) == (case != "images")
+    on_device = make(case, device)[0]
+    on_device(*CASES[case][1](device, 0))
+    assert groups(on_device) == expected  # grouped while on the CPU
+
+
+def test_ours_leads(device: str) -> None:
+    ours = make("multiclass", device)[0]
+    ours.update(*scores(device, 0))
+    leaders = {names[0] for names in ours.compute_groups.values()}
+    assert leaders == {"accuracy", "micro", "other"}
+
+
+class Elsewhere(tc.MulticlassRecall):
+    """A subclass of the user's that changes what becomes of the counts."""
+
+    def compute(self) -> Tensor:
+        return 1 - super().compute()
+
+
+class OtherCounts(tc.MulticlassRecall):
+    def _update_state(self, *counts: Tensor) -> None:
+        super()._update_state(*(2 * count for count in counts))
+
+
+class OtherUpdate(sc.MulticlassAccuracy):
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        super().update(preds.roll(1, 0), target)
+
+
+def test_subclasses(device: str) -> None:
+    def metrics(c: Any) -> list[Any]:
+        own = Elsewhere(5), OtherCounts(5), OtherUpdate(5)
+        return [c.MulticlassAccuracy(5), *own]
+
+    ours, theirs = sf.MetricCollection(metrics(sc)), tm.MetricCollection(metrics(tc))
+    for i in range(3):
+        inputs = scores(device, i)
+        same(ours.to(device)(*inputs), theirs.to(device)(*inputs))
+        ours.update(*inputs)
+        theirs.update(*inputs)
+        same(ours.compute(), theirs.compute())
+    assert groups(ours) == {
+        frozenset({"MulticlassAccuracy", "Elsewhere"}),
+        frozenset({"OtherCounts"}),
+        frozenset({"OtherUpdate"}),
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"num_classes": 6},
+        {"top_k": 2},
+        {"average": "micro"},
+        {"multidim_average": "samplewise"},
+        {"ignore_index": 2},
+    ],
+    ids=str,
+)
+def test_options_that_part_metrics(changed: dict[str, Any]) -> None:
+    options = {"num_classes": CLASSES}
+    ours, theirs = sc.MulticlassAccuracy(**options), tc.MulticlassF1Score(**options)
+    other = tc.MulticlassPrecision(**{**options, **changed})
+    alike = group_alike({"theirs": theirs, "ours": ours, "other": other})
+    assert alike == [["ours", "theirs"], ["other"]]
+
+
+def test_a_metric_that_checks_leads() -> None:
+    lax, strict = sc.BinaryAccuracy(validate_args=False), sc.BinaryAccuracy()
+    theirs = tc.BinaryF1Score()
+    assert group_alike({"lax": lax, "theirs": theirs}) == [["theirs", "lax"]]
+    assert group_alike({"lax": lax, "theirs": theirs, "strict": strict}) == [
+        ["strict", "theirs", "lax"]
+    ]
+
+
+def test_table_names_what_updates_read() -> None:
+    """A new TorchMetrics may read more of a metric than the table says."""
+    for update, options in UPDATES.items():
+        tree = ast.parse(textwrap.dedent(inspect.getsource(update)))
+        read = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "self"
+        }
+        states = {"confmat", "preds", "target"}
+        assert read - states - {"_update_state", "validate_args"} <= set(options), (
+            update.__qualname__
+        )
+        kinds = update.__qualname__.split(".")[0]
+        assert getattr(tc, kinds).update is update
+
+
+def test_given_groups_are_kept(device: str) -> None:
+    given = [["f1", "accuracy"], ["micro"]]
+    ours, theirs = make("multiclass", device, compute_groups=given)[0], alone("multiclass", device)
+    for seed in range(3):
+        inputs = scores(device, seed)
+        ours.update(*inputs)
+        theirs.update(*inputs)
+        assert list(ours.compute_groups.values())[:2] == given
+        assert all(len(names) == 1 for names in list(ours.compute_groups.values())[2:])
+        same(ours.compute(), theirs.compute())
+        same(ours(*inputs), theirs(*inputs))
+    with pytest.raises(ValueError, match="does not match a metric"):
+        sf.MetricCollection(multiclass(sf, sc), compute_groups=[["nonsense"]])
+
+
+def test_metrics_that_have_seen_something_stay_apart(device: str) -> None:
+    ours, theirs = make("multiclass", device)
+    for collection in (ours, theirs):
+        collection._modules["f1"].update(*scores(device, 7))
+        collection.update(*scores(device, 0))
+        collection.update(*scores(device, 1))
+    same(ours.compute(), theirs.compute())
+    assert frozenset({"f1"}) in groups(ours)
+    ours.reset()
+    ours.update(*scores(device, 0))
+    assert frozenset({"f1"}) not in groups(ours)
+    ours.reset()
+    ours["f1"].update(*scores(device, 7))
+    ours.update(*scores(device, 1))
+    expected = tc.MulticlassF1Score(CLASSES).to(device)
+    expected.update(*scores(device, 7))
+    expected.update(*scores(device, 1))
+    torch.testing.assert_close(ours.compute()["f1"], expected.compute())
+
+
+def test_added_metrics(device: str) -> None:
+    """What shared its states before goes on doing so; what comes later does not join them."""
+    ours, theirs = make("multiclass", device)[0], alone("multiclass", device)
+    for collection, c in ((ours, sc), (theirs, tc)):
+        collection.update(*scores(device, 0))
+        collection.add_metrics({"late": c.MulticlassAccuracy(CLASSES).to(device)})
+        for seed in (1, 2):
+            collection.update(*scores(device, seed))
+        collection(*scores(device, 3))
+    same(ours.compute(), theirs.compute())
+    assert frozenset({"late"}) in groups(ours)
+    assert len(groups(ours)) == 4
