@@ -1,6 +1,7 @@
 """`syncfree compare`: which files meet, and that no failure of a thread or a batch is lost."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,6 @@ from comparing import Folders, distorted, picture
 from syncfree.cli.compare import pipeline
 from syncfree.cli.compare.options import CompareOptions, UsageError
 from syncfree.cli.compare.pairs import find_pairs
-from syncfree.cli.compare.problems import Problem
-from syncfree.cli.compare.report import ImageRow
 
 
 @pytest.fixture
@@ -109,8 +108,8 @@ def test_an_unexpected_error_in_a_thread_is_reported(folders, monkeypatch):
 def outcome(folders, engine, options):
     pairs = find_pairs(folders.ref, folders.test).pairs
     found = list(pipeline.compare_pairs(pairs, options, engine))
-    problems = [(each.kind, each.reason) for each in found if isinstance(each, Problem)]
-    return [each.name for each in found if isinstance(each, ImageRow)], problems
+    problems = [(one.kind, one.reason) for each in found for one in each.problems]
+    return [each.row.name for each in found if each.row is not None], problems
 
 
 def test_a_failing_batch_costs_its_pictures_alone(folders, monkeypatch):
@@ -129,6 +128,29 @@ def test_a_failing_batch_costs_its_pictures_alone(folders, monkeypatch):
     rows, problems = outcome(folders, engine, options)
     assert rows == ["good.png"]
     assert problems == [("internal", "OutOfMemoryError: too large")]
+
+
+def test_memory_that_runs_out_costs_no_picture(folders, monkeypatch):
+    """Batches of 3 and more do not fit, nor does anything beside a batch under way."""
+    for index in range(11):
+        folders.add(f"{index:02}.png", picture(index), distorted(picture(index)))
+    options = CompareOptions(device="cpu", batch=8)
+    engine = pipeline.make_engine(options)
+    submit, tried, under_way = engine.submit, [], []
+
+    def fit(pictures):
+        tried.append(len(pictures))
+        if len(pictures) > 2 or under_way:
+            raise torch.OutOfMemoryError("too large")
+        under_way.append(pictures)
+        return replace(submit(pictures), landed=under_way.clear)
+
+    monkeypatch.setattr(engine, "submit", fit)
+    rows, problems = outcome(folders, engine, options)
+    assert sorted(rows) == [f"{index:02}.png" for index in range(11)]
+    assert problems == []
+    assert tried[:3] == [8, 4, 2]
+    assert max(tried[3:]) == 2
 
 
 def test_a_value_that_is_no_number_is_a_problem(folders, monkeypatch):

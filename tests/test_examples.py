@@ -32,6 +32,15 @@ def test_train_digits_learns():
     assert 0.85 < last_test <= 1
 
 
+def test_restore_images_restores_the_same_on_any_number_of_processes():
+    shown = run("restore_images.py", "--devices", "cpu", "--counts", "1,2", "--images", 4,
+                "--scale", 0.25)  # fmt: skip
+    one, two = (line.split() for line in shown.splitlines()[1:])
+    assert [one[0], two[0]] == ["1", "2"]
+    assert float(one[-2]) > 26  # dB; 20 before
+    assert one[-2:] == two[-2:]
+
+
 def test_demo_compares_and_trains(tmp_path):
     shown = run("demo.py", "--keep", tmp_path, "--photographs", 3, "--quality", 90, 10,
                 "--epochs", 1)  # fmt: skip

@@ -13,7 +13,7 @@ from syncfree import _torchmetrics, _torchmetrics_modules
 from syncfree._version import __version__
 
 if TYPE_CHECKING:
-    from syncfree import classification, collections, errors, functional, image, losses
+    from syncfree import classification, collections, distributed, errors, functional, image, losses
     from syncfree._checks import check_errors
     from syncfree._deferred import deferred
     from syncfree._info import info
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
         StructuralSimilarityIndexMeasure,
     )
 
-_MODULES = ("classification", "collections", "errors", "functional", "image", "losses")
+_MODULES = (
+    "classification",
+    "collections",
+    "distributed",
+    "errors",
+    "functional",
+    "image",
+    "losses",
+)
 _NAMES = {
     "Accuracy": "syncfree.classification",
     "BinaryAccuracy": "syncfree.classification",
@@ -67,6 +75,7 @@ __all__ = [
     "collections",
     "deferred",
     "detect_syncs",
+    "distributed",
     "errors",
     "functional",
     "image",

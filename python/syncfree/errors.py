@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -69,6 +70,34 @@ class SyncError(SyncfreeError, RuntimeError):
     def __init__(self, message: str, report: Any = None) -> None:
         super().__init__(message)
         self.report = report
+
+
+class RankError(SyncfreeError, RuntimeError):
+    """Processes that worked together died, failed or were stuck.
+
+    Args:
+        lost: what became of each, by rank.
+    """
+
+    def __init__(self, lost: Mapping[int, str]) -> None:
+        text = "; ".join(f"rank {rank}: {reason}" for rank, reason in sorted(lost.items()))
+        super().__init__(text)
+        self.lost = dict(lost)
+
+
+class EvaluationError(SyncfreeError, RuntimeError):
+    """Items of a data set could not be evaluated.
+
+    Args:
+        failures: the reason by item.
+        evaluation: the :class:`syncfree.distributed.Evaluation` with the values of all others.
+    """
+
+    def __init__(self, failures: Mapping[int, str], evaluation: Any = None) -> None:
+        first, reason = next(iter(failures.items()))
+        super().__init__(f"{len(failures)} items failed; the first is item {first}: {reason}")
+        self.failures = dict(failures)
+        self.evaluation = evaluation
 
 
 class SyncWarning(UserWarning):

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from syncfree.cli.compare.options import CompareOptions
-    from syncfree.cli.compare.pairs import Pairing
-    from syncfree.cli.compare.report import Comparison
 
 app = typer.Typer(
     name="syncfree",
@@ -104,51 +94,61 @@ def _compare(
     ignore_errors: Annotated[
         bool, typer.Option("--ignore-errors", help="Exit with 0 in spite of problems.")
     ] = False,
+    gpus: Annotated[
+        str | None,
+        typer.Option(metavar="all|N|cpu:N", help="One process for each GPU, or N without GPUs."),
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="dynamic (default), equal or pixels: how work is shared.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Give a process up that is silent for so long."),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep journals in DIR; take from them what is done."),
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Run with each number of processes, show speed-up."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw what the processes did (extra: plot)."),
+    ] = None,
 ) -> None:
     """Compare the pictures of two folders, or two files: PSNR, SSIM and mean absolute error.
 
+    With --gpus, or under torchrun, several processes share the work.
+
     Exit status: 0, or 1 if any file could not be compared, or 2 for wrong usage.
     """
-    from syncfree.cli.compare.options import CompareOptions, UsageError, available_cores
-    from syncfree.cli.compare.pairs import find_pairs
-    from syncfree.cli.compare.report import write_csv, write_json
-    from syncfree.cli.compare.tables import (
-        make_console,
-        print_comparison,
-        print_error,
-        print_problems,
+    from syncfree.cli.compare.command import CompareRequest, compare
+
+    request = CompareRequest(
+        reference=reference,
+        test=test,
+        csv=csv,
+        json=json,
+        maps=maps,
+        metrics=metrics,
+        device=device,
+        batch=batch,
+        crop_border=crop_border,
+        y_channel=y_channel,
+        background=background,
+        workers=workers,
+        show_all=show_all,
+        ignore_errors=ignore_errors,
+        gpus=gpus,
+        schedule=schedule,
+        timeout=timeout,
+        resume=resume,
+        scaling=scaling,
+        plot=plot,
     )
-
-    notes = make_console(stderr=True)
-    try:
-        options = CompareOptions(
-            metrics=tuple(name.strip() for name in metrics.split(",")),
-            device=device,
-            batch=batch,
-            crop_border=crop_border,
-            y_channel=y_channel,
-            background=background,
-            workers=available_cores() if workers is None else workers,
-            maps=maps,
-        )
-        _check_outputs(reference, test, csv, json, maps)
-        pairing = find_pairs(reference, test)
-        if not pairing.pairs:
-            print_problems(notes, pairing.problems, pairing.ignored)
-            raise UsageError(f"no picture in {reference} has a partner in {test}")
-        comparison = _run_comparison(reference, test, pairing, options)
-    except UsageError as error:
-        print_error(notes, str(error))
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        notes.print("interrupted")
-        raise typer.Exit(130) from None
-
-    saved = [_save(write_csv, csv, comparison), _save(write_json, json, comparison)]
-    print_comparison(make_console(), comparison, show_all=show_all)
-    print_problems(notes, comparison.problems, comparison.ignored)
-    if not all(saved) or (comparison.problems and not ignore_errors):
-        raise typer.Exit(1)
+    raise typer.Exit(compare(request))
 
 
 @app.command("syncs", context_settings={"allow_interspersed_args": False})
@@ -206,86 +206,3 @@ def _syncs(
         update_baseline=baseline_update,
     )
     raise typer.Exit(find_syncs(options))
-
-
-def _check_outputs(
-    reference: Path, test: Path, csv: Path | None, json: Path | None, maps: Path | None
-) -> None:
-    """Refuse, before any work, what could not be written or would be compared the next time."""
-    from syncfree.cli.compare.options import UsageError
-
-    for file in (csv, json):
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise UsageError(f"cannot write {file}: its folder does not exist, or it is a folder")
-    if maps is None:
-        return
-    from syncfree.cli.compare.maps import palette
-
-    palette()
-    if maps.exists() and not maps.is_dir():
-        raise UsageError(f"--maps is a folder; {maps} is a file")
-    for folder in (reference, test):
-        if folder.is_dir() and maps.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"--maps is inside {folder}, where its files would be compared")
-
-
-def _run_comparison(
-    reference: Path, test: Path, pairing: Pairing, options: CompareOptions
-) -> Comparison:
-    from PIL import Image
-
-    from syncfree.cli.compare.engine import make_engine
-    from syncfree.cli.compare.pipeline import compare_pairs
-    from syncfree.cli.compare.problems import Problem
-    from syncfree.cli.compare.report import Comparison, ImageRow
-    from syncfree.cli.compare.tables import make_progress
-    from syncfree.cli.interrupt import deferred_interrupt
-
-    # The user named these files: a large one is no attack. Above Pillow's limit it is a problem.
-    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-    engine = make_engine(options)
-    rows: dict[str, ImageRow] = {}
-    problems: list[Problem] = []
-    begin = time.perf_counter()
-    with (
-        deferred_interrupt() as interrupt,
-        closing(compare_pairs(pairing.pairs, options, engine, interrupt.check)) as done,
-        make_progress() as bar,
-    ):
-        task = bar.add_task("comparing", total=len(pairing.pairs))
-        for each in done:
-            if isinstance(each, ImageRow):
-                rows[each.name] = each
-            else:
-                problems.append(each)
-            bar.update(task, completed=min(len(rows) + len(problems), len(pairing.pairs)))
-        interrupt.check()
-    return Comparison(
-        reference=str(reference),
-        test=str(test),
-        options=options,
-        device=str(engine.device),
-        device_name=engine.name,
-        rows=[rows[pair.name] for pair in pairing.pairs if pair.name in rows],
-        problems=pairing.problems + problems,
-        seconds=time.perf_counter() - begin,
-        ignored=pairing.ignored,
-    )
-
-
-def _save(
-    write: Callable[[TextIO, Comparison], None], path: Path | None, comparison: Comparison
-) -> bool:
-    """Write a result file, if one was asked for; False if that failed."""
-    from syncfree.cli.compare.tables import make_console, print_error
-
-    if path is None:
-        return True
-    try:
-        # Names that are no UTF-8 are written as the bytes that they are.
-        with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            write(file, comparison)
-    except OSError as error:
-        print_error(make_console(stderr=True), f"cannot write {path}: {error.strerror}")
-        return False
-    return True

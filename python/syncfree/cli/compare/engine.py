@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,11 @@ from torch import Tensor
 from syncfree.cli.compare.images import PicturePair
 from syncfree.cli.compare.measure import measure
 from syncfree.cli.compare.options import CompareOptions, UsageError
+from syncfree.distributed.busy import Busy, EventClock, Span
+from syncfree.distributed.flight import BATCHES_IN_FLIGHT, free_bytes
+
+# Bytes on the GPU per byte of samples: the samples, and float32 copies for luma and maps.
+_PLAIN_BYTES, _CONVERTED_BYTES = 2, 12
 
 
 @dataclass(frozen=True)
@@ -25,19 +30,27 @@ class Submitted:
     values: Tensor
     maps: Tensor | None
     done: torch.cuda.Event | None = None
+    landed: Callable[[], None] = lambda: None
 
     def wait(self) -> None:
-        """Wait for this batch alone."""
+        """Wait for this batch alone, and count the time that it took."""
         if self.done is not None:
             self.done.synchronize()
+        self.landed()
 
 
 class Engine(Protocol):
-    """Measures batches on one device."""
+    """Measures batches on one device.
+
+    `busy` counts the time that it took; `batch_bytes` bounds the samples of one batch, where the
+    device's memory does.
+    """
 
     device: torch.device
     name: str
     pinned: bool
+    busy: Busy
+    batch_bytes: int | None
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
         """Start measuring a batch of one layout."""
@@ -82,15 +95,19 @@ class CpuEngine:
     device = torch.device("cpu")
     name = "CPU"
     pinned = False
+    batch_bytes: int | None = None
 
     def __init__(self, options: CompareOptions) -> None:
+        self.busy = Busy()
         self._options = options
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
         """Measure a batch."""
-        reference = torch.stack([picture.reference for picture in pictures])
-        test = torch.stack([picture.test for picture in pictures])
-        return Submitted(pictures, *measure(reference, test, pictures[0].layout, self._options))
+        with self.busy.on_host():
+            reference = torch.stack([picture.reference for picture in pictures])
+            test = torch.stack([picture.test for picture in pictures])
+            found = measure(reference, test, pictures[0].layout, self._options)
+        return Submitted(pictures, *found)
 
 
 class CudaEngine:
@@ -106,27 +123,41 @@ class CudaEngine:
         # otherwise open one on GPU 0 whatever the device.
         self._upload = torch.cuda.Stream(device)
         self._compute = torch.cuda.Stream(device)
+        self.busy = Busy()
+        self._clock = EventClock(self._compute, self.busy)
+        converts = options.y_channel or options.maps is not None
+        per_byte = _CONVERTED_BYTES if converts else _PLAIN_BYTES
+        # One more batch than wait is being submitted; half of the memory is left to others.
+        free = free_bytes(device) or 0
+        self.batch_bytes: int | None = free // (2 * (BATCHES_IN_FLIGHT + 1) * per_byte)
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
         """Queue a batch: upload, measure and read back, in stream order."""
         first = pictures[0].reference
         with torch.cuda.device(self.device):
             with torch.cuda.stream(self._upload):
+                upload = Span(self._upload)
                 shape = (2, len(pictures), *first.shape)
                 samples = torch.empty(shape, dtype=first.dtype, device=self.device)
                 for slot, picture in enumerate(pictures):
                     samples[0, slot].copy_(picture.reference, non_blocking=True)
                     samples[1, slot].copy_(picture.test, non_blocking=True)
+                upload.close()
             self._compute.wait_stream(self._upload)
             with torch.cuda.stream(self._compute):
+                compute = Span(self._compute)
                 # The allocator must not hand this memory to the next upload while it is read here.
                 samples.record_stream(self._compute)
                 values, maps = measure(samples[0], samples[1], pictures[0].layout, self._options)
                 values_host = _read_back(values)
                 maps_host = None if maps is None else _read_back(maps)
-                done = torch.cuda.Event()
-                done.record()
-        return Submitted(pictures, values_host, maps_host, done)
+                compute.close()
+
+        def landed() -> None:
+            self._clock.add(upload, transfer=True)
+            self._clock.add(compute)
+
+        return Submitted(pictures, values_host, maps_host, compute.end, landed)
 
 
 def _read_back(values: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ SMALLEST_SSIM_SIDE = 6
 
 _PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # TIFF tags
-_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 
 
 class Layout(NamedTuple):
@@ -109,7 +109,7 @@ def _read(path: Path, background: str | None) -> Image.Image:
                 return _opaque(image, path, background)
             mode = _PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise refused("unreadable", (path,), str(error) or type(error).__name__) from error
 
 

@@ -15,6 +15,10 @@ class UsageError(SyncfreeError, ValueError):
     """The comparison was asked for wrongly: a missing folder, an unknown metric, no pair at all."""
 
 
+class LocalUsageError(UsageError):
+    """Wrong for this one of several processes, which alone can tell."""
+
+
 def available_cores() -> int:
     """Number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

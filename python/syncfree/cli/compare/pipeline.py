@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -18,34 +19,43 @@ from syncfree.cli.compare.options import METRICS, CompareOptions
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import PictureError, Problem
 from syncfree.cli.compare.report import ImageRow
+from syncfree.distributed.flight import Flight
 
 _AHEAD_PER_WORKER = 3
 _DECODED_BYTES = 2 << 30  # decoded ahead of the batches
 _GROUPED_BYTES = 512 << 20  # waiting in batches that are not full
+_GROUPED_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
 _BATCH_BYTES = 256 << 20
-_BATCHES_IN_FLIGHT = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that came of a pair: its row, what kept it from having one, or a map unwritten."""
+
+    pair: Pair
+    row: ImageRow | None
+    problems: tuple[Problem, ...] = ()
 
 
 def compare_pairs(
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     options: CompareOptions,
     engine: Engine | None = None,
     checkpoint: Callable[[], None] = lambda: None,
-) -> Generator[ImageRow | Problem, None, None]:
+) -> Generator[Outcome, None, None]:
     """Compare pairs of pictures.
 
     Decoding runs in `options.workers` threads, a few pairs ahead of the device; the memory held is
     bounded. Close the iterator (or let it end) to stop the threads.
 
     Args:
-        pairs: the files, see `find_pairs`.
+        pairs: the files, see `find_pairs`; taken one by one, as threads become free.
         options: what to measure, and how.
         engine: where to measure; default `make_engine(options)`.
         checkpoint: called once per pair; what it raises stops the threads and comes out here.
 
     Yields:
-        An `ImageRow` or the problems of each pair, in the order in which they are done; and a
-        `Problem` for each map that could not be written.
+        One `Outcome` per pair, in the order in which they are done.
 
     Raises:
         UsageError: the device does not exist.
@@ -54,18 +64,20 @@ def compare_pairs(
     pool = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-compare")
     try:
         decoded = _decoded(pairs, options, engine, pool, checkpoint)
-        writes: deque[tuple[Path, Future[None]]] = deque()
-        for done in _measured(_batches(decoded, options), engine):
-            if isinstance(done, Problem):
+        writes: deque[tuple[Outcome, Path, Future[None]]] = deque()
+        batches = _batches(decoded, options, engine.batch_bytes)
+        for done in _measured(batches, engine):
+            if isinstance(done, Outcome):
                 yield done
-                continue
-            yield from _rows(done, options)
-            writes.extend(_write_maps(done, options, pool))
-            while len(writes) > options.workers * _AHEAD_PER_WORKER:
-                yield from _finish_write(*writes.popleft())
-        for path, write in writes:
+            elif options.maps is None:
+                yield from _outcomes(done, options)
+            else:
+                writes.extend(_write_maps(done, options, options.maps, pool))
+                while len(writes) > options.workers * _AHEAD_PER_WORKER:
+                    yield _finish_write(*writes.popleft())
+        for write in writes:
             checkpoint()
-            yield from _finish_write(path, write)
+            yield _finish_write(*write)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -76,7 +88,7 @@ def _decoded(
     engine: Engine,
     pool: Executor,
     checkpoint: Callable[[], None],
-) -> Iterator[PicturePair | Problem]:
+) -> Iterator[PicturePair | Outcome]:
     """Decoded pairs in order. How many are decoded ahead follows from the largest pair so far."""
     source = iter(pairs)
     waiting: deque[tuple[Pair, Future[PicturePair]]] = deque()
@@ -92,78 +104,78 @@ def _decoded(
         try:
             pictures = future.result()
         except PictureError as error:
-            yield from error.problems
+            yield Outcome(pair, None, error.problems)
         except Exception as error:  # a defect must cost one pair, not the run
-            yield _internal(pair, error)
+            yield _failed(pair, error)
         else:
             largest = max(largest, pictures.bytes)
             ahead = max(1, min(most, _DECODED_BYTES // largest))
             yield pictures
 
 
-def _internal(pair: Pair, error: Exception) -> Problem:
+def _failed(pair: Pair, error: Exception) -> Outcome:
     files = (str(pair.reference), str(pair.test))
-    return Problem("internal", files, f"{type(error).__name__}: {error}")
+    problem = Problem("internal", files, f"{type(error).__name__}: {error}")
+    return Outcome(pair, None, (problem,))
 
 
 def _batches(
-    decoded: Iterable[PicturePair | Problem], options: CompareOptions
-) -> Iterator[list[PicturePair] | Problem]:
-    """Groups of pictures of one layout, full ones as soon as they are; problems pass through."""
+    decoded: Iterable[PicturePair | Outcome],
+    options: CompareOptions,
+    most_bytes: int | None = None,
+) -> Iterator[list[PicturePair] | Outcome]:
+    """Groups of pictures of one layout, full ones as soon as they are; outcomes pass through."""
+    batch_bytes = _BATCH_BYTES if most_bytes is None else min(_BATCH_BYTES, most_bytes)
     groups: dict[Layout, list[PicturePair]] = {}
-    held = 0
+    held, waiting = 0, 0
     for picture in decoded:
-        if isinstance(picture, Problem):
+        if isinstance(picture, Outcome):
             yield picture
             continue
         group = groups.setdefault(picture.layout, [])
         group.append(picture)
         held += picture.bytes
-        if len(group) >= min(options.batch, max(1, _BATCH_BYTES // picture.bytes)):
+        waiting += 1
+        if len(group) >= min(options.batch, max(1, batch_bytes // picture.bytes)):
             full = picture.layout
-        elif held > _GROUPED_BYTES:
+        elif held > _GROUPED_BYTES or waiting >= _GROUPED_BATCHES * options.batch:
             full = max(groups, key=lambda layout: len(groups[layout]) * groups[layout][0].bytes)
         else:
             continue
         batch = groups.pop(full)
         held -= sum(each.bytes for each in batch)
+        waiting -= len(batch)
         yield batch
     yield from groups.values()
 
 
 def _measured(
-    batches: Iterable[list[PicturePair] | Problem], engine: Engine
-) -> Iterator[Submitted | Problem]:
+    batches: Iterable[list[PicturePair] | Outcome], engine: Engine
+) -> Iterator[Submitted | Outcome]:
     """Batches with their results, a few behind the submission, so that the device stays busy."""
-    flying: deque[Submitted] = deque()
+    flight = Flight[PicturePair, Submitted](engine.submit)
     for batch in batches:
-        if isinstance(batch, Problem):
+        if isinstance(batch, Outcome):
             yield batch
             continue
-        try:
-            flying.append(engine.submit(batch))
-        except (RuntimeError, ValueError) as error:  # out of memory, say: costs this batch alone
-            for picture in batch:
-                yield _internal(picture.pair, error)
-        if len(flying) > _BATCHES_IN_FLIGHT:
-            yield _landed(flying.popleft())
-    while flying:
-        yield _landed(flying.popleft())
+        for done in flight.send(batch):
+            if isinstance(done, Submitted):
+                yield done
+                continue
+            pictures, error = done
+            for picture in pictures:
+                yield _failed(picture.pair, error)
+    yield from flight.land_all()
 
 
-def _landed(submitted: Submitted) -> Submitted:
-    submitted.wait()
-    return submitted
-
-
-def _rows(done: Submitted, options: CompareOptions) -> Iterator[ImageRow | Problem]:
+def _outcomes(done: Submitted, options: CompareOptions) -> Iterator[Outcome]:
     layout = done.pictures[0].layout
     for picture, values in zip(done.pictures, done.values.T.tolist(), strict=True):
         found = dict(zip(METRICS, values, strict=True))
         if any(math.isnan(found[name]) for name in options.metrics):
-            yield _internal(picture.pair, ArithmeticError(f"a metric is not a number: {found}"))
+            yield _failed(picture.pair, ArithmeticError(f"a metric is not a number: {found}"))
             continue
-        yield ImageRow(
+        row = ImageRow(
             name=picture.pair.name,
             reference=str(picture.pair.reference),
             test=str(picture.pair.test),
@@ -175,23 +187,27 @@ def _rows(done: Submitted, options: CompareOptions) -> Iterator[ImageRow | Probl
             ssim=found["ssim"],
             mae=found["mae"],
         )
+        yield Outcome(picture.pair, row)
 
 
 def _write_maps(
-    done: Submitted, options: CompareOptions, pool: Executor
-) -> Iterator[tuple[Path, Future[None]]]:
-    if done.maps is None or options.maps is None:
-        return
-    maps: Tensor = done.maps
-    for picture, ssim_map in zip(done.pictures, maps, strict=True):
-        path = map_file(options.maps, picture.pair.name)
-        yield path, pool.submit(write_map, ssim_map.numpy(), path)
+    done: Submitted, options: CompareOptions, folder: Path, pool: Executor
+) -> Iterator[tuple[Outcome, Path, Future[None]]]:
+    maps: Tensor | None = done.maps
+    assert maps is not None
+    for outcome, ssim_map in zip(_outcomes(done, options), maps, strict=True):
+        path = map_file(folder, outcome.pair.name)
+        yield outcome, path, pool.submit(write_map, ssim_map.numpy(), path)
 
 
-def _finish_write(path: Path, write: Future[None]) -> Iterator[Problem]:
+def _finish_write(outcome: Outcome, path: Path, write: Future[None]) -> Outcome:
+    """The outcome, once its map is on disk: who dies before has not done the pair."""
     try:
         write.result()
     except OSError as error:
-        yield Problem("unwritable", (str(path),), error.strerror or str(error))
-    except Exception as error:  # as above
-        yield Problem("internal", (str(path),), f"{type(error).__name__}: {error}")
+        problem = Problem("unwritable", (str(path),), error.strerror or str(error))
+    except Exception as error:  # a defect must cost one map, not the run
+        problem = Problem("internal", (str(path),), f"{type(error).__name__}: {error}")
+    else:
+        return outcome
+    return replace(outcome, problems=(*outcome.problems, problem))

@@ -16,6 +16,8 @@ ProblemKind = Literal[
     "size-mismatch",  # the two pictures differ in width or height
     "too-small",  # smaller than the metric's window, or than the cropped border
     "unwritable",  # a map could not be written
+    "rank-lost",  # a process died, failed or was stuck; others did its part
+    "unfinished",  # not compared, because of that
     "internal",  # an error in syncfree itself
 ]
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from syncfree._version import __version__
 from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.problems import Problem
+from syncfree.distributed.statistics import FleetStatistics
 
 FORMAT = "syncfree-compare"
 VERSION = 1
@@ -70,9 +71,32 @@ class Statistics:
     note: str | None = None
 
 
+@dataclass(frozen=True)
+class ScalingPoint:
+    """A run of the same comparison on some number of processes.
+
+    Args:
+        processes: their number.
+        seconds: of the run.
+        speedup: how many times faster than the smallest number, times that number.
+        efficiency: `speedup / processes`.
+        imbalance: largest over mean active time of the processes, minus 1.
+    """
+
+    processes: int
+    seconds: float
+    speedup: float
+    efficiency: float
+    imbalance: float
+
+
 @dataclass
 class Comparison:
-    """Everything a comparison found; `seconds` is the whole run from the first decoding on."""
+    """Everything a comparison found.
+
+    `seconds` is the whole run from the first decoding on. `restored` names the rows that come from
+    journals of earlier runs; `fleet` says how several processes shared the work.
+    """
 
     reference: str
     test: str
@@ -83,6 +107,20 @@ class Comparison:
     problems: list[Problem]
     seconds: float
     ignored: Mapping[str, int] = field(default_factory=dict)
+    fleet: FleetStatistics | None = None
+    restored: frozenset[str] = frozenset()
+    scaling: tuple[ScalingPoint, ...] = ()
+
+    @property
+    def images_per_second(self) -> float:
+        """Throughput of this run, without restored rows."""
+        return _rate(len(self.rows) - len(self.restored), self.seconds)
+
+    @property
+    def megapixels_per_second(self) -> float:
+        """Throughput of this run, without restored rows."""
+        measured = sum(r.width * r.height for r in self.rows if r.name not in self.restored)
+        return _rate(measured / 1e6, self.seconds)
 
     @property
     def megapixels(self) -> float:
@@ -149,7 +187,11 @@ def write_csv(file: TextIO, comparison: Comparison) -> None:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """The documented JSON form (docs/compare.md), version `VERSION`; infinite PSNR is null."""
     options, rows = comparison.options, comparison.rows
-    seconds = comparison.seconds
+    fleet: dict[str, Any] = {}
+    if comparison.fleet is not None:
+        fleet["fleet"] = _fleet_as_json(comparison.fleet)
+    if comparison.scaling:
+        fleet["scaling"] = [asdict(point) for point in comparison.scaling]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -171,14 +213,15 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "summary": {
             "images": len(rows),
             "identical": sum(row.identical for row in rows),
-            "seconds": seconds,
-            "images_per_second": len(rows) / seconds,
+            "seconds": comparison.seconds,
+            "images_per_second": comparison.images_per_second,
             "megapixels": comparison.megapixels,
-            "megapixels_per_second": comparison.megapixels / seconds,
+            "megapixels_per_second": comparison.megapixels_per_second,
             "metrics": {name: asdict(found) for name, found in comparison.statistics().items()},
         },
         "problems": [asdict(problem) for problem in comparison.problems],
         "ignored": dict(comparison.ignored),
+        **fleet,
     }
 
 
@@ -186,6 +229,18 @@ def write_json(file: TextIO, comparison: Comparison) -> None:
     """Write `as_json`, as strict JSON."""
     json.dump(as_json(comparison), file, indent=2, allow_nan=False)
     file.write("\n")
+
+
+def _fleet_as_json(fleet: FleetStatistics) -> dict[str, Any]:
+    """The statistics, with each rank's own account beside what was made of it."""
+    ranks = [{**asdict(each.report), **asdict(each)} for each in fleet.ranks]
+    for rank in ranks:
+        del rank["report"]
+    return {**asdict(fleet), "ranks": ranks}
+
+
+def _rate(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0
 
 
 def _row_as_json(row: ImageRow, metrics: Sequence[str]) -> dict[str, Any]:

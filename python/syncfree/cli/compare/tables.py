@@ -7,16 +7,25 @@ from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from syncfree.cli.compare.problems import Problem
-from syncfree.cli.compare.report import Comparison, ImageRow, Statistics, badness
+from syncfree.cli.compare.report import Comparison, ImageRow, ScalingPoint, Statistics, badness
+from syncfree.distributed.statistics import FleetStatistics, RankStatistics
 
 LABELS = {"psnr": "PSNR (dB)", "ssim": "SSIM", "mae": "MAE"}
 _FORMATS = {"psnr": "{:.3f}", "ssim": "{:.5f}", "mae": "{:.4f}"}
 _SHOWN = 20
+_MOST_BARS = 16
 _PIPE_WIDTH = 100_000
 
 
@@ -31,8 +40,45 @@ def make_console(*, stderr: bool = False) -> Console:
 def make_progress() -> Progress:
     """A progress bar on standard error, silent unless that is a terminal."""
     console = make_console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(
+        *_progress_columns(), console=console, transient=True, disable=not console.is_terminal
+    )
+
+
+def _progress_columns() -> tuple[ProgressColumn, ...]:
+    return BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+
+class FleetProgress:
+    """A bar for all processes together, and a line for each of them where they are few.
+
+    Args:
+        total: images to be done.
+        world: number of processes.
+    """
+
+    def __init__(self, total: int, world: int) -> None:
+        console = make_console(stderr=True)
+        columns = (TextColumn("{task.description}"), *_progress_columns())
+        self._bar = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
+        self._all = self._bar.add_task("all", total=total)
+        shown = range(world if 1 < world <= _MOST_BARS else 0)
+        self._each = {rank: self._bar.add_task(f"rank {rank}", total=total) for rank in shown}
+
+    def __enter__(self) -> FleetProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def advance(self, rank: int) -> None:
+        """Count an image of a rank."""
+        self._bar.advance(self._all)
+        if rank in self._each:
+            self._bar.advance(self._each[rank])
 
 
 def print_comparison(console: Console, comparison: Comparison, *, show_all: bool) -> None:
@@ -54,6 +100,54 @@ def print_comparison(console: Console, comparison: Comparison, *, show_all: bool
     console.print(_throughput(comparison))
 
 
+def print_fleet(console: Console, fleet: FleetStatistics) -> None:
+    """Print what each process did with its time, and how well the work was spread."""
+    table = _table(console)
+    for column in ("rank", "device"):
+        table.add_column(column, no_wrap=True)
+    for column in ("images", "active s", "busy s", "idle", "copies", "speed"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("note", overflow="fold")
+    for each in fleet.ranks:
+        report = each.report
+        table.add_row(
+            str(report.rank),
+            _device(fleet, each),
+            str(report.items),
+            f"{report.active_seconds:.2f}",
+            f"{report.busy_seconds:.2f}",
+            f"{each.idle_share:.0%}",
+            f"{each.transfer_share:.0%}",
+            "-" if each.speed is None else f"{each.speed:.2f}",
+            _note(each),
+        )
+    console.print()
+    console.print(table)
+    again = f", {fleet.reissued} images handed out again" if fleet.reissued else ""
+    restored = f", {fleet.restored} images from journals" if fleet.restored else ""
+    console.print(
+        f"{fleet.schedule}: imbalance {fleet.imbalance:.1%}, efficiency {fleet.efficiency:.1%}, "
+        f"ready after {fleet.startup_seconds:.1f} s{again}{restored}"
+    )
+
+
+def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
+    """Print speed-up and efficiency of each number of processes."""
+    table = _table(console)
+    for column in ("processes", "seconds", "speed-up", "efficiency", "imbalance"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for point in points:
+        table.add_row(
+            str(point.processes),
+            f"{point.seconds:.2f}",
+            f"{point.speedup:.2f}",
+            f"{point.efficiency:.1%}",
+            f"{point.imbalance:.1%}",
+        )
+    console.print()
+    console.print(table)
+
+
 def print_problems(
     console: Console, problems: Sequence[Problem], ignored: Mapping[str, int]
 ) -> None:
@@ -65,7 +159,8 @@ def print_problems(
         console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", style="bold")
     for problem in problems:
         line = Text.assemble("  ", (problem.kind, "red"), ": ")
-        console.print(line + _text(console, f"{', '.join(problem.files)}: {problem.reason}"))
+        where = f"{', '.join(problem.files)}: " if problem.files else ""
+        console.print(line + _text(console, f"{where}{problem.reason}"))
 
 
 def print_error(console: Console, message: str) -> None:
@@ -101,15 +196,29 @@ def _summary_table(console: Console, found: Mapping[str, Statistics]) -> Table:
 
 
 def _throughput(comparison: Comparison) -> str:
-    count, seconds = len(comparison.rows), comparison.seconds
+    count = len(comparison.rows)
     where = comparison.device_name
     if comparison.device != "cpu":
         where = f"{comparison.device} ({where})"
     return (
         f"{count} image{'s' if count > 1 else ''}, {comparison.megapixels:.4g} megapixels "
-        f"in {seconds:.2f} s on {where}: {count / seconds:.3g} images/s, "
-        f"{comparison.megapixels / seconds:.3g} megapixels/s, reading included"
+        f"in {comparison.seconds:.2f} s on {where}: {comparison.images_per_second:.3g} images/s, "
+        f"{comparison.megapixels_per_second:.3g} megapixels/s, reading included"
     )
+
+
+def _device(fleet: FleetStatistics, rank: RankStatistics) -> str:
+    several = len({each.report.host for each in fleet.ranks if each.report.host}) > 1
+    return f"{rank.report.host} {rank.report.device}" if several else rank.report.device or "-"
+
+
+def _note(rank: RankStatistics) -> str:
+    if rank.lost is not None:
+        return f"lost: {rank.lost}"
+    if rank.reason is None:
+        return ""
+    throttled = f" ({', '.join(rank.report.throttled)})" if rank.report.throttled else ""
+    return f"straggler: {rank.reason}{throttled}"
 
 
 def _table(console: Console) -> Table:

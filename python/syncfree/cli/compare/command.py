@@ -1,0 +1,249 @@
+"""The command: checks what was asked for, compares, shows and writes, returns a status."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from PIL import Image
+
+from syncfree.cli.compare.fleet_options import (
+    FleetOptions,
+    parse_counts,
+    parse_gpus,
+    parse_schedule,
+)
+from syncfree.cli.compare.options import (
+    CompareOptions,
+    LocalUsageError,
+    UsageError,
+    available_cores,
+)
+from syncfree.cli.compare.pairs import Pairing, find_pairs
+from syncfree.cli.compare.report import Comparison, write_csv, write_json
+from syncfree.cli.compare.tables import (
+    make_console,
+    print_comparison,
+    print_error,
+    print_fleet,
+    print_problems,
+    print_scaling,
+)
+from syncfree.distributed.environment import started_by_torchrun
+from syncfree.distributed.policy import TIMEOUT_SECONDS
+
+CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What the command line asked for; see `docs/compare.md` for the options."""
+
+    reference: Path
+    test: Path
+    csv: Path | None = None
+    json: Path | None = None
+    maps: Path | None = None
+    metrics: str = "psnr,ssim,mae"
+    device: str = "auto"
+    batch: int = 16
+    crop_border: int = 0
+    y_channel: bool = False
+    background: str | None = None
+    workers: int | None = None
+    show_all: bool = False
+    ignore_errors: bool = False
+    gpus: str | None = None
+    schedule: str | None = None
+    timeout: float | None = None
+    resume: Path | None = None
+    scaling: str | None = None
+    plot: Path | None = None
+
+
+def compare(request: CompareRequest) -> int:
+    """Run the command and return its exit status.
+
+    Raises:
+        MissingExtraError: maps or a plot were asked for without matplotlib.
+    """
+    notes = make_console(stderr=True)
+    # The user named these files: a large one is no attack. Above Pillow's limit it is a problem.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    try:
+        comparison = _run(request)
+    except _NothingPairedError as error:
+        print_problems(notes, error.pairing.problems, error.pairing.ignored)
+        print_error(notes, str(error))
+        return USAGE
+    except UsageError as error:
+        if _leads() or isinstance(error, LocalUsageError):
+            print_error(notes, str(error))
+        return USAGE
+    except KeyboardInterrupt:
+        notes.print("interrupted")
+        return INTERRUPTED
+    if comparison is None:
+        return CLEAN  # rank 0 shows what was found
+    saved = [
+        _save(write_csv, request.csv, comparison),
+        _save(write_json, request.json, comparison),
+        _save_plot(request.plot, comparison),
+    ]
+    console = make_console()
+    print_comparison(console, comparison, show_all=request.show_all)
+    if comparison.fleet is not None:
+        print_fleet(console, comparison.fleet)
+    if comparison.scaling:
+        print_scaling(console, comparison.scaling)
+    print_problems(notes, comparison.problems, comparison.ignored)
+    failed = not all(saved) or (comparison.problems and not request.ignore_errors)
+    return PROBLEMS if failed else CLEAN
+
+
+class _NothingPairedError(UsageError):
+    def __init__(self, reference: Path, test: Path, pairing: Pairing) -> None:
+        super().__init__(f"no picture in {reference} has a partner in {test}")
+        self.pairing = pairing
+
+
+def _run(request: CompareRequest) -> Comparison | None:
+    """The comparison, or `None` in a process that only took part in it."""
+    joined = started_by_torchrun()
+    if joined and (request.gpus is not None or request.scaling is not None):
+        raise UsageError("--gpus and --scaling start processes; torchrun has started them already")
+    if not joined and request.gpus is None:
+        return _run_alone(request)
+    return _run_joined(request) if joined else _run_launched(request)
+
+
+def _run_alone(request: CompareRequest) -> Comparison:
+    from syncfree.cli.compare.alone import compare_alone
+
+    for name in ("schedule", "timeout", "resume", "scaling", "plot"):
+        if getattr(request, name) is not None:
+            raise UsageError(f"--{name} is for several processes: add --gpus all, N or cpu:N")
+    options = _options(request, available_cores())
+    return compare_alone(request.reference, request.test, _pairs(request), options)
+
+
+def _run_launched(request: CompareRequest) -> Comparison:
+    from syncfree.cli.compare.fleet import Work, compare_launched
+    from syncfree.cli.compare.scaling import compare_scaling
+
+    assert request.gpus is not None
+    if request.device != "auto":
+        raise UsageError("--gpus names the devices; leave --device out")
+    devices = parse_gpus(request.gpus)
+    if request.scaling is not None and request.resume is not None:
+        raise UsageError("--scaling does all the work in each run; leave --resume out")
+    counts = None if request.scaling is None else parse_counts(request.scaling, len(devices))
+    options = _options(request, max(1, available_cores() // len(devices)))
+    fleet = _fleet_options(request, devices)
+    work = Work(request.reference, request.test, _pairs(request), options, fleet)
+    return compare_launched(work) if counts is None else compare_scaling(work, counts)
+
+
+def _run_joined(request: CompareRequest) -> Comparison | None:
+    from syncfree.cli.compare.fleet import Work, compare_joined
+
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    options = _options(request, max(1, available_cores() // local_world))
+    fleet = _fleet_options(request, ())
+
+    def make_work() -> Work:
+        return Work(request.reference, request.test, _pairs(request), options, fleet)
+
+    return compare_joined(make_work, request.device)
+
+
+def _options(request: CompareRequest, workers: int) -> CompareOptions:
+    _check_outputs(request)
+    return CompareOptions(
+        metrics=tuple(name.strip() for name in request.metrics.split(",")),
+        device=request.device,
+        batch=request.batch,
+        crop_border=request.crop_border,
+        y_channel=request.y_channel,
+        background=request.background,
+        workers=workers if request.workers is None else request.workers,
+        maps=request.maps,
+    )
+
+
+def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOptions:
+    schedule = parse_schedule(request.schedule or "dynamic")
+    timeout = TIMEOUT_SECONDS if request.timeout is None else request.timeout
+    if not timeout > 0:
+        raise UsageError(f"timeout is more than 0 seconds, got {timeout:g}")
+    if request.resume is not None and request.resume.exists() and not request.resume.is_dir():
+        raise UsageError(f"--resume is a folder; {request.resume} is a file")
+    return FleetOptions(devices, schedule, timeout, request.workers, request.resume)
+
+
+def _pairs(request: CompareRequest) -> Pairing:
+    pairing = find_pairs(request.reference, request.test)
+    if not pairing.pairs:
+        raise _NothingPairedError(request.reference, request.test, pairing)
+    return pairing
+
+
+def _leads() -> bool:
+    """Whether this process speaks for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _check_outputs(request: CompareRequest) -> None:
+    """Refuse, before any work, what could not be written or would be compared the next time."""
+    for file in (request.csv, request.json, request.plot):
+        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
+            raise UsageError(f"cannot write {file}: its folder does not exist, or it is a folder")
+    if request.plot is not None:
+        from syncfree.cli.compare.plots import require_matplotlib
+
+        require_matplotlib()
+    maps = request.maps
+    if maps is None:
+        return
+    from syncfree.cli.compare.maps import palette
+
+    palette()
+    if maps.exists() and not maps.is_dir():
+        raise UsageError(f"--maps is a folder; {maps} is a file")
+    for folder in (request.reference, request.test):
+        if folder.is_dir() and maps.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"--maps is inside {folder}, where its files would be compared")
+
+
+def _save(
+    write: Callable[[TextIO, Comparison], None], path: Path | None, comparison: Comparison
+) -> bool:
+    """Write a result file, if one was asked for; False if that failed."""
+    if path is None:
+        return True
+    try:
+        # Names that are no UTF-8 are written as the bytes that they are.
+        with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            write(file, comparison)
+    except OSError as error:
+        print_error(make_console(stderr=True), f"cannot write {path}: {error.strerror}")
+        return False
+    return True
+
+
+def _save_plot(path: Path | None, comparison: Comparison) -> bool:
+    """Draw the plot, if one was asked for; False if that failed."""
+    if path is None:
+        return True
+    from syncfree.cli.compare.plots import write_plot
+
+    try:
+        write_plot(path, comparison)
+    except (OSError, ValueError) as error:
+        print_error(make_console(stderr=True), f"cannot write {path}: {error}")
+        return False
+    return True

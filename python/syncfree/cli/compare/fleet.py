@@ -1,0 +1,286 @@
+"""Runs a comparison over several processes, of this host or of those that `torchrun` joined."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from PIL import Image
+
+from syncfree.cli.compare import documents
+from syncfree.cli.compare.engine import make_engine
+from syncfree.cli.compare.fleet_options import SCHEDULE_NAMES, FleetOptions, torchrun_device
+from syncfree.cli.compare.images import UNREADABLE
+from syncfree.cli.compare.maps import map_file
+from syncfree.cli.compare.options import CompareOptions, UsageError, available_cores
+from syncfree.cli.compare.pairs import Pair, Pairing
+from syncfree.cli.compare.pipeline import Outcome, compare_pairs
+from syncfree.cli.compare.problems import Problem
+from syncfree.cli.compare.report import Comparison
+from syncfree.cli.compare.tables import FleetProgress
+from syncfree.cli.interrupt import deferred_interrupt
+from syncfree.distributed.channel import Channel
+from syncfree.distributed.coordinator import Coordinator, Lost, Settled
+from syncfree.distributed.fleet import Fleet, connect
+from syncfree.distributed.journal import Journal, JournalError, read_journals
+from syncfree.distributed.launcher import Launcher
+from syncfree.distributed.worker import POLL_SECONDS, Worker
+
+_PREFIX = "compare"
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be compared, as the leading process sees it."""
+
+    reference: Path
+    test: Path
+    pairing: Pairing
+    options: CompareOptions
+    fleet: FleetOptions
+
+
+def compare_launched(work: Work) -> Comparison:
+    """Compare with one process per device, which this process starts, leads and outlives.
+
+    Raises:
+        UsageError: the journals belong to something else.
+        KeyboardInterrupt: Ctrl-C, after the processes have been ended.
+    """
+    with (
+        deferred_interrupt() as interrupt,
+        Launcher(_work_launched, work.fleet.devices) as processes,
+    ):
+        channel = Channel(processes.store, _PREFIX)
+        lead = _Lead(work, channel, processes.world)
+        return lead.run(processes.deaths, processes.kill, interrupt.check)
+
+
+def compare_joined(make_work: Callable[[], Work], device: str) -> Comparison | None:
+    """Take part in a comparison by the processes that `torchrun` started.
+
+    Rank 0 leads, and works in a thread; the others work and return `None`.
+
+    Args:
+        make_work: called by rank 0 alone.
+        device: `auto`, `cpu` or `cuda`.
+
+    Raises:
+        UsageError: the same in all processes.
+        KeyboardInterrupt: Ctrl-C.
+    """
+    own = torchrun_device(device)
+    fleet = connect()
+    channel = Channel(fleet.store, _PREFIX)
+    if fleet.rank > 0:
+        _work(channel, fleet, own)
+        return None
+    try:
+        lead = _Lead(make_work(), channel, fleet.world)
+    except UsageError as error:
+        channel.publish("plan", {"stop": str(error)})
+        raise
+    # A thread that is stuck must not keep this process from ending.
+    threading.Thread(target=_work, args=(channel, fleet, own), daemon=True).start()
+    with deferred_interrupt() as interrupt:
+        return lead.run(tuple, lambda rank: None, interrupt.check)
+
+
+def _work_launched(fleet: Fleet, device: str) -> None:
+    # Without the launcher there is no store, and nobody to work for.
+    with suppress(dist.DistError):
+        _work(Channel(fleet.store, _PREFIX), fleet, device)
+
+
+def _work(channel: Channel, fleet: Fleet, device: str) -> None:
+    """Compare what the leader hands out, until it says that all is done."""
+    while (plan := channel.read("plan")) is None:
+        time.sleep(POLL_SECONDS)
+    if "stop" in plan:
+        raise UsageError(plan["stop"])
+    worker = Worker(channel, fleet.rank, fleet.world)
+    try:
+        _work_out(plan, worker, fleet, device)
+    except dist.DistError:
+        raise
+    except Exception as error:  # whatever it is, others can do what this rank cannot
+        worker.fail(error)
+        for _ in worker.rounds():
+            pass
+
+
+def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -> None:
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
+    torch.set_num_threads(max(1, available_cores() // local_world))
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    workers = plan["workers"] or max(1, available_cores() // local_world)
+    options = replace(documents.options_from(plan["options"]), device=device, workers=workers)
+    pairs = [Pair(name, Path(first), Path(second)) for name, first, second in plan["pairs"]]
+    places = {pair.name: item for item, pair in enumerate(pairs)}
+    engine = make_engine(options)
+    journal = None
+    if plan["journals"] is not None:
+        journal = Journal(Path(plan["journals"]), fleet.rank, plan["heading"])
+    worker.ready(engine.device, engine.name, engine.busy)
+    for items in worker.rounds():
+        with closing(compare_pairs((pairs[item] for item in items), options, engine)) as outcomes:
+            for outcome in outcomes:
+                _refuse_broken_device(outcome)
+                item = places[outcome.pair.name]
+                document = documents.outcome_document(outcome)
+                if journal is not None:
+                    journal.write(
+                        {"name": outcome.pair.name, "stamp": plan["stamps"][item], **document}
+                    )
+                worker.settle(item, document)
+    if journal is not None:
+        journal.close()
+
+
+def _refuse_broken_device(outcome: Outcome) -> None:
+    """After most CUDA errors every call of the process fails: others must do the rest."""
+    for problem in outcome.problems:
+        if problem.kind == "internal" and "CUDA error" in problem.reason:
+            raise RuntimeError(problem.reason)
+
+
+@dataclass
+class _Lead:
+    """The leading process's part."""
+
+    work: Work
+    channel: Channel
+    world: int
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    lost: list[Problem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        work, pairs = self.work, self.work.pairing.pairs
+        with ThreadPoolExecutor(available_cores()) as pool:
+            stamps = list(pool.map(documents.stamp, pairs))
+            self.costs = [max(1, sum(stamp[::2])) for stamp in stamps]
+            if work.fleet.schedule == "cost":
+                self.costs = list(pool.map(_pixels, pairs))
+        heading = documents.journal_heading(work.reference, work.test, work.options)
+        if work.fleet.journals is not None:
+            self._restore(work.fleet.journals, heading, stamps)
+        self.restored = frozenset(self.outcomes)
+        journals = work.fleet.journals
+        self.plan = {
+            "options": documents.options_document(work.options),
+            "pairs": [[pair.name, str(pair.reference), str(pair.test)] for pair in pairs],
+            "stamps": stamps,
+            "heading": heading,
+            "workers": work.fleet.workers,
+            "journals": None if journals is None else str(journals),
+        }
+
+    def _restore(
+        self, journals: Path, heading: dict[str, Any], stamps: list[documents.Stamp]
+    ) -> None:
+        """Take rows of files that have not changed since."""
+        known = dict(zip((pair.name for pair in self.work.pairing.pairs), stamps, strict=True))
+        pairs = {pair.name: pair for pair in self.work.pairing.pairs}
+        maps = self.work.options.maps
+        try:
+            for entry in read_journals(journals, heading):
+                name = entry["name"]
+                if entry["row"] is None or entry["problems"] or known.get(name) != entry["stamp"]:
+                    continue
+                if maps is None or map_file(maps, name).exists():
+                    self.outcomes[name] = documents.outcome_from(entry, pairs[name])
+        except (JournalError, OSError) as error:
+            raise UsageError(f"--resume: {error}") from error
+        except (KeyError, TypeError) as error:
+            reason = f"an entry of a journal in {journals} is not of a known form ({error!r})"
+            raise UsageError(f"--resume: {reason}; use a new folder") from error
+
+    def run(
+        self,
+        deaths: Callable[[], Iterable[tuple[int, str]]],
+        give_up: Callable[[int], None],
+        checkpoint: Callable[[], None],
+    ) -> Comparison:
+        pairs, fleet = self.work.pairing.pairs, self.work.fleet
+        coordinator = Coordinator(
+            self.channel,
+            self.world,
+            self.costs,
+            schedule=fleet.schedule,
+            timeout=fleet.timeout,
+            deaths=deaths,
+            give_up=give_up,
+            checkpoint=checkpoint,
+        )
+        self.channel.publish("plan", self.plan)
+        todo = [item for item, pair in enumerate(pairs) if pair.name not in self.outcomes]
+        with FleetProgress(len(todo), self.world) as progress:
+            for event in coordinator.run(todo):
+                if isinstance(event, Settled):
+                    pair = pairs[event.item]
+                    self.outcomes[pair.name] = documents.outcome_from(event.outcome, pair)
+                    progress.advance(event.rank)
+                else:
+                    self.lost.append(_lost(event))
+        coordinator.end()
+        statistics = replace(
+            coordinator.statistics(restored=len(self.restored)),
+            schedule=SCHEDULE_NAMES[fleet.schedule],
+        )
+        done = [self.outcomes[pair.name] for pair in pairs if pair.name in self.outcomes]
+        problems = [problem for outcome in done for problem in outcome.problems]
+        problems += _unfinished(coordinator.unfinished, pairs)
+        reports = [each.report for each in statistics.ranks]
+        names = sorted({each.device_name for each in reports if each.device_name})
+        return Comparison(
+            reference=str(self.work.reference),
+            test=str(self.work.test),
+            options=self.work.options,
+            device=",".join(sorted({each.device for each in reports if each.device})),
+            device_name=f"{self.world} x {' and '.join(names) or 'no device'}",
+            rows=[outcome.row for outcome in done if outcome.row is not None],
+            problems=self.work.pairing.problems + problems + self.lost,
+            seconds=statistics.seconds,
+            ignored=self.work.pairing.ignored,
+            fleet=statistics,
+            restored=self.restored,
+        )
+
+
+def _lost(event: Lost) -> Problem:
+    held = f"; {len(event.items)} of its images went to others" if event.items else ""
+    return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{held}")
+
+
+def _unfinished(items: dict[int, str], pairs: list[Pair]) -> Iterator[Problem]:
+    by_reason: dict[str, list[int]] = {}
+    for item, reason in sorted(items.items()):
+        by_reason.setdefault(reason, []).append(item)
+    for reason, found in by_reason.items():
+        # When all processes are lost early, thousands of lines would hide why.
+        if len(found) > _MOST_NAMED:
+            yield Problem("unfinished", (), f"{len(found)} pairs not compared: {reason}")
+            continue
+        for item in found:
+            files = (str(pairs[item].reference), str(pairs[item].test))
+            yield Problem("unfinished", files, f"not compared: {reason}")
+
+
+def _pixels(pair: Pair) -> int:
+    """Size by the file's header alone; what cannot be read costs next to nothing."""
+    try:
+        with Image.open(pair.reference) as image:
+            return int(max(1, image.width * image.height))
+    except UNREADABLE:
+        return 1

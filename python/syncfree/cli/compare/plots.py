@@ -1,0 +1,79 @@
+"""Draws what the processes of a comparison did: busy and idle time, and how it scales."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from syncfree.cli.compare.report import Comparison, ScalingPoint
+from syncfree.distributed.statistics import FleetStatistics
+from syncfree.errors import MissingExtraError
+
+_INCHES = 4.0
+_BUSY, _COPY, _IDLE = "#2b6a99", "#e39b3b", "#e6e6e6"
+
+
+def require_matplotlib() -> None:
+    """Raise before any work.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("`syncfree compare --plot`", "plot") from error
+
+
+def write_plot(path: Path, comparison: Comparison) -> None:
+    """Draw the processes' time, and speed-up if it was measured.
+
+    Args:
+        path: the file; its extension says the format, as `.png` or `.svg`.
+        comparison: by several processes.
+
+    Raises:
+        OSError: the file cannot be written.
+        ValueError: no such format.
+    """
+    from matplotlib.figure import Figure
+
+    assert comparison.fleet is not None
+    panels = 2 if comparison.scaling else 1
+    figure = Figure(figsize=(_INCHES * 1.4 * panels, _INCHES), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    _draw_ranks(axes[0], comparison.fleet)
+    if comparison.scaling:
+        _draw_scaling(axes[1], comparison.scaling)
+    figure.savefig(path)
+
+
+def _draw_ranks(axes: Any, fleet: FleetStatistics) -> None:
+    reports = [each.report for each in fleet.ranks]
+    names = [f"{each.rank}: {each.device or 'lost'}" for each in reports]
+    copies = [each.transfer_seconds for each in reports]
+    # Measuring goes on during copies, so the rest is what was measured without one.
+    work = [max(0.0, each.busy_seconds - each.transfer_seconds) for each in reports]
+    idle = [max(0.0, fleet.seconds - each.busy_seconds) for each in reports]
+    left = [0.0] * len(reports)
+    for widths, label, color in (
+        (copies, "copying", _COPY),
+        (work, "only measuring", _BUSY),
+        (idle, "idle", _IDLE),
+    ):
+        axes.barh(names, widths, left=left, label=label, color=color)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    axes.legend()
+
+
+def _draw_scaling(axes: Any, points: tuple[ScalingPoint, ...]) -> None:
+    counts = [point.processes for point in points]
+    axes.plot(counts, counts, "--", color="gray", label="ideal")
+    speedups = [point.speedup for point in points]
+    axes.plot(counts, speedups, "o-", color=_BUSY, label="measured")
+    axes.set_xlabel("processes")
+    axes.set_ylabel("speed-up")
+    axes.set_xticks(counts)
+    axes.legend()

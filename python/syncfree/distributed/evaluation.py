@@ -1,0 +1,214 @@
+"""Evaluates a model over a data set with all processes of a fleet."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from syncfree.distributed.channel import Channel
+from syncfree.distributed.coordinator import Coordinator, Settled
+from syncfree.distributed.fleet import Fleet, connect
+from syncfree.distributed.inference import Inference, Metric, Model
+from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
+from syncfree.distributed.sampler import check_costs
+from syncfree.distributed.statistics import FleetStatistics
+from syncfree.distributed.worker import Worker
+from syncfree.errors import EvaluationError
+
+_ANY_GPU = torch.device("cuda")
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found; the same on every rank.
+
+    Args:
+        values: float64, one value per item for each metric, NaN for an item that failed.
+        failures: why an item has no values.
+        statistics: what each rank did with its time.
+    """
+
+    values: dict[str, Tensor]
+    failures: dict[int, str]
+    statistics: FleetStatistics
+
+
+def evaluate(
+    model: Model,
+    dataset: Any,
+    metrics: Mapping[str, Metric],
+    *,
+    device: torch.device | str | None = None,
+    batch: int | None = None,
+    workers: int | None = None,
+    costs: Sequence[float] | None = None,
+    schedule: Schedule = "dynamic",
+    timeout: float = TIMEOUT_SECONDS,
+    strict: bool = True,
+    fleet: Fleet | None = None,
+) -> Evaluation:
+    """Run a model and metrics over a data set, with every process that calls this.
+
+    Each rank loads items in threads, copies them on one CUDA stream and computes on another, and
+    reads values back without making the device wait. Items of equal shape form batches. Who does
+    which item is decided on the way; if a rank fails or is stuck, the others do its part.
+
+    Args:
+        model: takes a batch of inputs; already on the device and in evaluation mode.
+        dataset: has a length, and gives an input and a target tensor for an index. Threads read it.
+        metrics: by name; each takes outputs and targets and gives one value per item.
+        device: default: this rank's GPU if there is one, else the CPU.
+        batch: most items together; default: chosen by free memory on a GPU, 8 on a CPU. Batches
+            that do not fit into memory are halved.
+        workers: loading threads; default: this rank's part of the host's cores.
+        costs: what each item costs, in any unit, such as its pixels; default: all the same.
+        schedule: `dynamic`, or fixed shares: `equal` numbers, or about equal `cost`.
+        timeout: seconds after which a rank that holds items and sends nothing is given up.
+        strict: raise if any item failed.
+        fleet: default `connect()`.
+
+    Returns:
+        All values, on every rank.
+
+    Raises:
+        ValueError: no metric, unknown schedule, wrong costs, or a model in training mode.
+        EvaluationError: items failed, and `strict`; it has the evaluation.
+        torch.distributed.DistError: the store is gone.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.distributed import evaluate
+        >>> from syncfree.functional import peak_signal_noise_ratio
+        >>> def psnr(preds, target):
+        ...     return peak_signal_noise_ratio(
+        ...         preds, target, data_range=1.0, reduction="none", dim=(1, 2, 3)
+        ...     )
+        >>> clean = torch.linspace(0, 0.9, 3 * 3 * 16 * 16).view(3, 3, 16, 16)
+        >>> data = [(image + 0.1, image) for image in clean]
+        >>> found = evaluate(lambda noisy: noisy - 0.05, data, {"psnr": psnr}, device="cpu")
+        >>> found.values["psnr"].round(decimals=2).tolist()
+        [26.02, 26.02, 26.02]
+    """
+    _check(model, metrics, schedule, batch)
+    checked = check_costs(costs, len(dataset))
+    fleet = fleet or connect()
+    own = _device(device, fleet)
+    channel = Channel(fleet.store, f"evaluate/{next(_numbers)}")
+    leader = None
+    if fleet.rank == 0:
+        coordinator = Coordinator(channel, fleet.world, checked, schedule=schedule, timeout=timeout)
+        leader = _Leader(coordinator, len(dataset), len(metrics))
+        leader.start()
+    worker = Worker(channel, fleet.rank, fleet.world)
+    try:
+        inference = Inference(
+            model, metrics, own, batch=batch, workers=workers or _cores_per_rank(fleet)
+        )
+        worker.ready(own, _name(own), inference.busy)
+        for items in worker.rounds():
+            for item, result in inference.run(items, dataset):
+                worker.settle(item, _outcome(result))
+    except Exception as error:
+        # The others can finish, led from here if this is rank 0, before this rank raises.
+        worker.fail(error)
+        for _ in worker.rounds():
+            pass
+        if leader is not None:
+            leader.join()
+        raise
+    if leader is not None:
+        leader.join()
+    return _result(worker.result, list(metrics), strict)
+
+
+class _Leader(threading.Thread):
+    """Leads the run beside the work of rank 0."""
+
+    def __init__(self, coordinator: Coordinator, items: int, metrics: int) -> None:
+        super().__init__(name="syncfree-coordinator", daemon=True)
+        self._coordinator = coordinator
+        self._values = [[math.nan] * items for _ in range(metrics)]
+        self._failures: dict[int, str] = {}
+
+    def run(self) -> None:
+        try:
+            for event in self._coordinator.run(range(len(self._values[0]))):
+                if isinstance(event, Settled):
+                    self._take(event.item, event.outcome)
+        except Exception as error:  # told to all ranks, which would wait for ever otherwise
+            self._coordinator.end({"error": f"{type(error).__name__}: {error}"})
+            return
+        failures = {**self._failures, **self._coordinator.unfinished}
+        self._coordinator.end(
+            {
+                "values": self._values,
+                "failures": sorted(failures.items()),
+                "statistics": asdict(self._coordinator.statistics()),
+            }
+        )
+
+    def _take(self, item: int, outcome: Any) -> None:
+        if isinstance(outcome, str):
+            self._failures[item] = outcome
+            return
+        for column, value in zip(self._values, outcome, strict=True):
+            column[item] = value
+
+
+def _outcome(result: list[float] | Exception) -> list[float] | str:
+    return f"{type(result).__name__}: {result}" if isinstance(result, Exception) else result
+
+
+def _result(document: dict[str, Any], names: Sequence[str], strict: bool) -> Evaluation:
+    if "error" in document:
+        raise RuntimeError(f"rank 0 could not lead the evaluation: {document['error']}")
+    values = {
+        name: torch.tensor(column, dtype=torch.float64)
+        for name, column in zip(names, document["values"], strict=True)
+    }
+    failures = dict(document["failures"])
+    statistics = FleetStatistics.from_json(document["statistics"])
+    evaluation = Evaluation(values, failures, statistics)
+    if strict and failures:
+        raise EvaluationError(failures, evaluation)
+    return evaluation
+
+
+def _check(model: Model, metrics: Mapping[str, Metric], schedule: str, batch: int | None) -> None:
+    if not metrics:
+        raise ValueError("evaluate needs at least one metric, got none")
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}; got {schedule!r}")
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch is at least 1, got {batch}")
+    if isinstance(model, nn.Module) and model.training:
+        raise ValueError(
+            "the model is in training mode, where values may depend on the batch; call model.eval()"
+        )
+
+
+def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
+    if wanted is None:
+        gpus = torch.cuda.device_count()
+        return torch.device("cuda", fleet.local_rank % gpus) if gpus else torch.device("cpu")
+    device = torch.device(wanted)
+    # Without a number it is the current one, which other threads do not share.
+    return torch.device("cuda", torch.cuda.current_device()) if device == _ANY_GPU else device
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+def _cores_per_rank(fleet: Fleet) -> int:
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
+    return max(1, (os.cpu_count() or 1) // local)

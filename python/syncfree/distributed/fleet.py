@@ -1,0 +1,68 @@
+"""The processes that work together, and the store through which they talk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from syncfree.distributed.environment import started_by_torchrun
+
+# Its stores are not among the names that it shows to type checkers.
+_dist: Any = torch.distributed
+_TIMEOUT = timedelta(seconds=300)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Processes that share a store of `torch.distributed`.
+
+    Only the store is used, never a collective: nothing that one process does can hang another.
+
+    Args:
+        store: a `torch.distributed.Store` that all of them reach.
+        rank: number of this process, from 0.
+        world: number of processes.
+        local_rank: number of this process on its host.
+    """
+
+    store: Any
+    rank: int
+    world: int
+    local_rank: int = 0
+
+
+def connect() -> Fleet:
+    """The fleet that this process belongs to.
+
+    That is the default process group where one has been made, else what the environment variables
+    of `torchrun` say, else this process alone.
+
+    Raises:
+        torch.distributed.DistError: the store cannot be reached.
+
+    Example:
+        >>> from syncfree.distributed import connect
+        >>> fleet = connect()
+        >>> fleet.rank, fleet.world
+        (0, 1)
+    """
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if _dist.is_available() and _dist.is_initialized():
+        # There is no public way to a group's store.
+        store = _dist.distributed_c10d._get_default_store()
+        return Fleet(store, _dist.get_rank(), _dist.get_world_size(), local_rank)
+    if started_by_torchrun():
+        store, rank, world = next(_dist.rendezvous("env://"))
+        return Fleet(store, rank, world, local_rank)
+    return Fleet(_dist.HashStore(), 0, 1)
+
+
+def open_store(host: str, port: int | None = None) -> Any:
+    """A TCP store: held by this process on a free port, or the one at `port`."""
+    return _dist.TCPStore(
+        host, port or 0, is_master=port is None, timeout=_TIMEOUT, wait_for_workers=False
+    )

@@ -1,0 +1,241 @@
+"""Runs a model and metrics over items on one device: load, copy and compute go on at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syncfree.distributed.busy import Busy, EventClock, Span
+from syncfree.distributed.flight import BATCHES_IN_FLIGHT, Flight, free_bytes
+
+Model = Callable[[Tensor], Tensor]
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+_AHEAD_PER_WORKER = 3
+_MOST_TOGETHER = 64
+_CPU_TOGETHER = 8
+_WAITING_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An item on the host."""
+
+    item: int
+    input: Tensor
+    target: Tensor
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What items must share to be in one batch."""
+        return self.input.shape, self.input.dtype, self.target.shape, self.target.dtype
+
+
+@dataclass(frozen=True)
+class Values:
+    """A batch under way: a row per metric, a column per item, on the host after `wait`."""
+
+    items: Sequence[Loaded]
+    values: Tensor
+    landed: Callable[[], None] = lambda: None
+
+    def wait(self) -> None:
+        """Wait for this batch alone."""
+        self.landed()
+
+
+Result = tuple[int, "list[float] | Exception"]
+
+
+class Inference:
+    """A model and metrics on one device.
+
+    Args:
+        model: takes a batch of inputs.
+        metrics: take a batch of outputs and one of targets, and give a value for each item.
+        device: where all of this happens.
+        batch: most items together; `None` chooses by free memory.
+        workers: threads that load.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        metrics: Mapping[str, Metric],
+        device: torch.device,
+        *,
+        batch: int | None,
+        workers: int,
+    ) -> None:
+        self.busy = Busy()
+        self._model = model
+        self._metrics = metrics
+        self._device = device
+        self._batch = batch
+        self._workers = workers
+        self._bytes_per_element: float | None = None
+        self._together: dict[tuple[Any, ...], int] = {}
+        if device.type == "cuda":
+            self._upload: Any = torch.cuda.Stream(device)
+            self._compute: Any = torch.cuda.Stream(device)
+            # What the caller has queued, such as the model's weights, comes first.
+            self._upload.wait_stream(torch.cuda.current_stream(device))
+            self._compute.wait_stream(torch.cuda.current_stream(device))
+            self._clock = EventClock(self._compute, self.busy)
+
+    def run(self, items: Iterable[int], data: Any) -> Iterator[Result]:
+        """Values of each item, or why it has none, in the order in which they are done.
+
+        Args:
+            items: indices, taken a few ahead.
+            data: gives an input and a target for an index.
+
+        Raises:
+            RuntimeError: the device is broken, as after most CUDA errors.
+        """
+        on_gpu = self._device.type == "cuda"
+        flight = Flight[Loaded, Values](self._submit_cuda if on_gpu else self._submit_cpu)
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="syncfree-load") as pool:
+            for batch in self._batches(self._loaded(items, data, pool)):
+                if isinstance(batch, tuple):
+                    yield batch
+                    continue
+                for done in flight.send(batch):
+                    yield from self._results(done)
+            for landed in flight.land_all():
+                yield from self._results(landed)
+
+    def _loaded(
+        self, items: Iterable[int], data: Any, pool: ThreadPoolExecutor
+    ) -> Iterator[Loaded | Result]:
+        source = iter(items)
+        waiting: deque[tuple[int, Future[Loaded]]] = deque()
+        while True:
+            free = self._workers * _AHEAD_PER_WORKER - len(waiting)
+            for item in islice(source, free):
+                waiting.append((item, pool.submit(self._load, item, data)))
+            if not waiting:
+                return
+            item, future = waiting.popleft()
+            try:
+                yield future.result()
+            except Exception as error:  # the data set's own; it costs one item
+                yield item, error
+
+    def _load(self, item: int, data: Any) -> Loaded:
+        source, target = data[item]
+        if self._device.type == "cuda":
+            source, target = source.pin_memory(), target.pin_memory()
+        return Loaded(item, source, target)
+
+    def _batches(self, loaded: Iterable[Loaded | Result]) -> Iterator[list[Loaded] | Result]:
+        groups: dict[tuple[Any, ...], list[Loaded]] = {}
+        waiting = 0
+        for each in loaded:
+            if isinstance(each, tuple):
+                yield each
+                continue
+            group = groups.setdefault(each.layout, [])
+            group.append(each)
+            waiting += 1
+            most = self._most_together(each)
+            full = len(group) >= most
+            if full or waiting >= _WAITING_BATCHES * most:
+                layout = each.layout if full else max(groups, key=lambda key: len(groups[key]))
+                batch = groups.pop(layout)
+                waiting -= len(batch)
+                yield batch
+        yield from groups.values()
+
+    def _most_together(self, item: Loaded) -> int:
+        if self._batch is not None:
+            return self._batch
+        if self._device.type != "cuda":
+            return _CPU_TOGETHER
+        if self._bytes_per_element is None:
+            return 1  # whose memory tells about larger batches
+        if item.layout not in self._together:
+            free = free_bytes(self._device) or 0
+            each = max(1.0, self._bytes_per_element * item.input.numel())
+            # One more batch than wait is being submitted; half of the memory is left to others.
+            most = free / (2 * (BATCHES_IN_FLIGHT + 1) * each)
+            self._together[item.layout] = int(min(_MOST_TOGETHER, max(1.0, most)))
+        return self._together[item.layout]
+
+    def _submit_cpu(self, items: Sequence[Loaded]) -> Values:
+        with self.busy.on_host():
+            inputs = torch.stack([each.input for each in items])
+            targets = torch.stack([each.target for each in items])
+            return Values(items, self._measure(inputs, targets))
+
+    def _submit_cuda(self, items: Sequence[Loaded]) -> Values:
+        device = self._device
+        measures_memory = self._bytes_per_element is None
+        if measures_memory:
+            torch.cuda.reset_peak_memory_stats(device)
+            before = torch.cuda.memory_allocated(device)
+        with torch.cuda.device(device):
+            with torch.cuda.stream(self._upload):
+                upload = Span(self._upload)
+                inputs = _uploaded([each.input for each in items], device)
+                targets = _uploaded([each.target for each in items], device)
+                upload.close()
+            self._compute.wait_stream(self._upload)
+            with torch.cuda.stream(self._compute):
+                compute = Span(self._compute)
+                # The allocator must not hand this memory to the next upload while it is read here.
+                inputs.record_stream(self._compute)
+                targets.record_stream(self._compute)
+                values = self._measure(inputs, targets)
+                host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+                host.copy_(values, non_blocking=True)
+                compute.close()
+        if measures_memory:
+            peak = torch.cuda.max_memory_allocated(device) - before
+            self._bytes_per_element = max(1.0, peak / max(1, inputs.numel()))
+
+        def landed() -> None:
+            compute.end.synchronize()
+            self._clock.add(upload, transfer=True)
+            self._clock.add(compute)
+
+        return Values(items, host, landed)
+
+    def _measure(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        with torch.inference_mode():
+            outputs = self._model(inputs)
+            found = [metric(outputs, targets) for metric in self._metrics.values()]
+        for name, values in zip(self._metrics, found, strict=True):
+            if values.shape != inputs.shape[:1]:
+                raise ValueError(
+                    f"metric {name!r} gave shape {tuple(values.shape)} for {len(inputs)} items; "
+                    "it must give one value for each, as with reduction='none'"
+                )
+        # Float64 holds every value of a narrower type, so nothing is lost on the way.
+        return torch.stack([values.to(torch.float64) for values in found])
+
+    def _results(self, done: Values | tuple[Sequence[Loaded], Exception]) -> Iterator[Result]:
+        if isinstance(done, Values):
+            for loaded, values in zip(done.items, done.values.T.tolist(), strict=True):
+                yield loaded.item, values
+            return
+        items, error = done
+        if "CUDA error" in str(error):
+            raise error
+        for loaded in items:
+            yield loaded.item, error
+
+
+def _uploaded(samples: Sequence[Tensor], device: torch.device) -> Tensor:
+    first = samples[0]
+    batch = torch.empty((len(samples), *first.shape), dtype=first.dtype, device=device)
+    for slot, sample in enumerate(samples):
+        batch[slot].copy_(sample, non_blocking=True)
+    return batch

@@ -1,0 +1,172 @@
+"""Starts one process per device on this host, holds the store for them, and sees them die."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from syncfree.distributed.fleet import Fleet, open_store
+from syncfree.errors import RankError
+
+_HOST = "127.0.0.1"
+_LAST_SECONDS = 30.0
+
+
+class Launcher:
+    """Processes that run one function, with a store in this process.
+
+    As the store is here, the death of any of them leaves the others able to talk. Leaving the
+    `with` block ends those that are still running.
+
+    Args:
+        function: called as `function(fleet, device, *arguments)` in each process. It must be
+            importable, as it is pickled by name.
+        devices: one process for each, such as `cuda:0` or `cpu`.
+        arguments: for the function, pickled.
+
+    Raises:
+        ValueError: no devices.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], devices: Sequence[str], arguments: Sequence[Any] = ()
+    ) -> None:
+        if not devices:
+            raise ValueError("a launcher needs at least one device, got none")
+        self.store = open_store(_HOST)
+        self.world = len(devices)
+        # A forked process cannot use CUDA, nor torch's threads once they have run.
+        context = multiprocessing.get_context("spawn")
+        self._processes: dict[int, BaseProcess] = {
+            rank: context.Process(
+                target=_run,
+                args=(function, rank, self.world, self.store.port, device, tuple(arguments)),
+                name=f"syncfree-rank-{rank}",
+                daemon=True,
+            )
+            for rank, device in enumerate(devices)
+        }
+        self._given_up: set[int] = set()
+
+    def __enter__(self) -> Launcher:
+        for process in self._processes.values():
+            process.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for process in self._processes.values():
+            if kind is not None:
+                process.kill()
+            process.join(_LAST_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._processes.clear()
+
+    def deaths(self) -> Iterator[tuple[int, str]]:
+        """Ranks that have ended since the last call, and how."""
+        for rank, process in tuple(self._processes.items()):
+            if process.exitcode is not None:
+                del self._processes[rank]
+                yield rank, _how(process.exitcode)
+
+    def kill(self, rank: int) -> None:
+        """End the process of a rank that is stuck."""
+        if rank in self._processes:
+            self._processes[rank].kill()
+
+    def wait(self) -> None:
+        """Wait until all have ended.
+
+        Raises:
+            RankError: any ended with a failure; the first one is named, the others are killed.
+        """
+        while self._processes:
+            multiprocessing.connection.wait([p.sentinel for p in self._processes.values()])
+            for rank, process in tuple(self._processes.items()):
+                process.join(0)
+                if process.exitcode is None:
+                    continue
+                del self._processes[rank]
+                if process.exitcode != 0:
+                    for other in self._processes.values():
+                        other.kill()
+                    raise RankError({rank: _how(process.exitcode)})
+
+
+def launch(
+    function: Callable[..., None], devices: Sequence[str], arguments: Sequence[Any] = ()
+) -> None:
+    """Run a function in one process per device of this host, and wait for all.
+
+    Within the function, `connect()` gives the process's fleet, and so `evaluate` and
+    `DynamicSampler` work as under `torchrun`. No process group is made.
+
+    Args:
+        function: called as `function(fleet, device, *arguments)`; importable, as it is pickled by
+            name, so a script calls this under `if __name__ == "__main__"`.
+        devices: such as `["cuda:0", "cuda:1"]` or `["cpu"] * 4`.
+        arguments: for the function, pickled.
+
+    Raises:
+        ValueError: no devices.
+        RankError: a process failed; the others are killed.
+
+    Example:
+        >>> from syncfree.distributed import launch
+        >>> launch(print, ["cpu", "cpu"])  # doctest: +SKIP
+    """
+    with Launcher(function, devices, arguments) as processes:
+        processes.wait()
+
+
+def local_devices() -> list[str]:
+    """All GPUs that torch sees, as `cuda:N`."""
+    return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+
+
+def _run(
+    function: Callable[..., None],
+    rank: int,
+    world: int,
+    port: int,
+    device: str,
+    arguments: tuple[Any, ...],
+) -> None:
+    # Ctrl-C goes to all processes of a terminal; the launcher's answers for all.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What torchrun sets, so that the function may also make a process group or call connect().
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(world),
+        LOCAL_WORLD_SIZE=str(world),
+        MASTER_ADDR=_HOST,
+        MASTER_PORT=str(port),
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)
+    function(Fleet(open_store(_HOST, port), rank, world, rank), device, *arguments)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exited with status {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,170 @@
+"""A rank's side of a run: takes items, sends what became of them, waits for the next word."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from syncfree.distributed.busy import Busy
+from syncfree.distributed.channel import Channel, Mailbox
+from syncfree.distributed.claims import Claims
+from syncfree.distributed.clocks import ClockSampler
+from syncfree.distributed.statistics import RankReport
+
+POLL_SECONDS = 0.01
+_FLUSH_SECONDS = 0.2
+_FLUSH_ITEMS = 256
+_ANNOUNCED = 16  # items of a fixed share that are announced together
+
+
+class Worker:
+    """One rank of a run that a `Coordinator` leads.
+
+    Call `ready`, then go through `rounds`; give every item's outcome to `settle`, or what went
+    wrong to `fail`. A round's items may be taken ahead of their outcomes.
+
+    Args:
+        channel: of this run, the coordinator's.
+        rank: of this process.
+        world: number of ranks.
+    """
+
+    def __init__(self, channel: Channel, rank: int, world: int) -> None:
+        self.result: Any = None
+        self._channel = channel
+        self._rank = rank
+        self._world = world
+        self._device = torch.device("cpu")
+        self._device_name = ""
+        self._busy = Busy()
+        self._clocks = ClockSampler(self._device)
+        self._mailbox = Mailbox(channel, f"rank/{rank}")
+        self._outcomes: list[tuple[int, Any]] = []
+        self._flushed = time.perf_counter()
+        self._costs: dict[int, float] = {}
+        self._claims: Claims | None = None
+        self._places: dict[int, int] = {}
+        self._items, self._cost = 0, 0.0
+        self._active = 0.0  # seconds of rounds that are over
+        self._began: float | None = None
+        self._word = 0
+        self._failed = False
+
+    def ready(self, device: torch.device, device_name: str, busy: Busy) -> None:
+        """Tell the coordinator that this rank can begin.
+
+        Args:
+            device: that does the work.
+            device_name: of the hardware.
+            busy: in which the device's time is counted.
+        """
+        self._device, self._device_name, self._busy = device, device_name, busy
+        self._clocks = ClockSampler(device)
+        self._mailbox.post({"ready": asdict(self._report())})
+
+    def rounds(self) -> Iterator[Iterator[int]]:
+        """Items to be done, some at a time; ends when the coordinator says so, with its `result`.
+
+        All of one iterator must be settled before the next is asked for.
+
+        Raises:
+            torch.distributed.DistError: the store is gone, and with it the coordinator.
+        """
+        while True:
+            word = self._channel.read(f"word/{self._word}")
+            if word is None:
+                time.sleep(POLL_SECONDS)
+                continue
+            if "end" in word:
+                self.result = word["end"]
+                self._mailbox.post({"goodbye": True})
+                return
+            number = self._word
+            self._word += 1
+            if self._failed or self._rank in word["lost"]:
+                continue
+            self._began = time.perf_counter()
+            yield self._taken(word, number)
+            for suspect in self._suspects(word, number):
+                yield iter((suspect,))
+            self._flush()
+            report = self._report()
+            self._active, self._began = report.active_seconds, None
+            self._mailbox.post({"idle": number, "report": asdict(report)})
+
+    def settle(self, item: int, outcome: Any) -> None:
+        """Send the outcome of an item, of JSON's types; several travel together."""
+        self._outcomes.append((item, outcome))
+        self._items += 1
+        self._cost += self._costs[item]
+        if self._claims is not None:
+            self._claims.done(self._places[item])
+        since = time.perf_counter() - self._flushed
+        if since > _FLUSH_SECONDS or len(self._outcomes) >= _FLUSH_ITEMS:
+            self._clocks.sample()
+            self._flush()
+
+    def fail(self, error: BaseException) -> None:
+        """Say why this rank cannot go on; its items go to others, and `rounds` has no more."""
+        self._failed = True
+        self._flush()
+        self._mailbox.post({"failed": f"{type(error).__name__}: {error}"})
+
+    def _taken(self, word: dict[str, Any], number: int) -> Iterator[int]:
+        items: list[int] = word["items"]
+        self._costs = dict(zip(items, word["costs"], strict=True))
+        self._claims = None
+        if word["shares"] is not None:
+            share: list[int] = word["shares"][self._rank]
+            for begin in range(0, len(share), _ANNOUNCED):
+                yield from self._announced(share[begin : begin + _ANNOUNCED])
+            return
+        self._places = {item: place for place, item in enumerate(items)}
+        self._claims = Claims(self._channel, f"round/{number}", word["costs"], self._world)
+        while chunk := self._claims.take():
+            yield from self._announced([items[place] for place in chunk])
+
+    def _suspects(self, word: dict[str, Any], number: int) -> Iterator[int]:
+        """Items that may have killed a rank, one by one."""
+        items: list[int] = word["suspects"]
+        costs: list[float] = word["suspect_costs"]
+        self._flush()
+        self._costs = dict(zip(items, costs, strict=True))
+        self._claims = None
+        claims = Claims(self._channel, f"suspects/{number}", costs, self._world, divisor=math.inf)
+        while chunk := claims.take():
+            yield from self._announced([items[place] for place in chunk])
+            self._flush()
+
+    def _announced(self, items: list[int]) -> Iterator[int]:
+        # So that the coordinator knows what was in the hands of a rank that dies.
+        self._mailbox.post({"claimed": items})
+        yield from items
+
+    def _flush(self) -> None:
+        if self._outcomes:
+            self._mailbox.post({"done": self._outcomes, "report": asdict(self._report())})
+        self._outcomes = []
+        self._flushed = time.perf_counter()
+
+    def _report(self) -> RankReport:
+        under_way = 0.0 if self._began is None else time.perf_counter() - self._began
+        return RankReport(
+            rank=self._rank,
+            device=str(self._device),
+            device_name=self._device_name,
+            host=socket.gethostname(),
+            items=self._items,
+            cost=self._cost,
+            active_seconds=self._active + under_way,
+            busy_seconds=self._busy.work.union,
+            transfer_seconds=self._busy.transfer.union,
+            clock_mhz=self._clocks.mhz,
+            throttled=self._clocks.throttled,
+        )

@@ -1,0 +1,264 @@
+"""`syncfree.distributed.evaluate`: values against plain torch, errors, memory, and processes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from syncfree.distributed import evaluate, launch
+from syncfree.distributed.flight import Flight
+from syncfree.distributed.inference import Inference
+from syncfree.errors import EvaluationError, RankError
+from syncfree.functional import peak_signal_noise_ratio
+
+
+def mse(preds, target):
+    return (preds - target).square().mean((1, 2, 3))
+
+
+def mae(preds, target):
+    return (preds - target).abs().mean((1, 2, 3))
+
+
+def psnr(preds, target):
+    return peak_signal_noise_ratio(preds, target, data_range=1.0, reduction="none", dim=(1, 2, 3))
+
+
+METRICS = {"mse": mse, "mae": mae, "psnr": psnr}
+
+
+def halve(x):
+    return x / 2
+
+
+class Data:
+    """Pairs of mixed sizes; the items in `bad` cannot be read."""
+
+    def __init__(self, length, bad=()):
+        random = torch.Generator().manual_seed(3)
+        shapes = [(3, 12 + 4 * (index % 3), 16) for index in range(length)]
+        self.pairs = [
+            (torch.rand(shape, generator=random), torch.rand(shape, generator=random))
+            for shape in shapes
+        ]
+        self.bad = bad
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __getitem__(self, index):
+        if index in self.bad:
+            raise OSError(f"no file {index}")
+        return self.pairs[index]
+
+
+def expected(data, metric):
+    return torch.stack([metric(halve(a[None]), b[None])[0] for a, b in data.pairs]).double()
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3])
+@pytest.mark.parametrize("schedule", ["dynamic", "equal", "cost"])
+def test_values_are_those_of_one_image_at_a_time(device, batch, schedule):
+    data = Data(20)
+    costs = [pair[0].numel() for pair in data.pairs]
+    found = evaluate(
+        halve, data, METRICS, device=device, batch=batch, costs=costs, schedule=schedule
+    )
+    assert list(found.values) == list(METRICS)
+    for name, metric in METRICS.items():
+        torch.testing.assert_close(found.values[name], expected(data, metric), rtol=1e-5, atol=1e-6)
+    assert found.failures == {}
+    (rank,) = found.statistics.ranks
+    assert rank.report.items == 20
+    assert rank.report.cost == sum(costs)
+    assert 0 < rank.report.busy_seconds <= found.statistics.seconds
+    assert (rank.report.transfer_seconds > 0) == (device != "cpu")
+
+
+def test_batches_do_not_change_a_psnr(device):
+    data = Data(12)
+    runs = [evaluate(halve, data, METRICS, device=device, batch=size) for size in (1, 2, 5)]
+    for run in runs[1:]:
+        assert run.values["psnr"].equal(runs[0].values["psnr"])
+
+
+def test_nothing_to_evaluate():
+    found = evaluate(halve, Data(0), METRICS, device="cpu")
+    assert found.values["mse"].shape == (0,)
+
+
+def test_items_that_fail_are_named_and_the_others_are_kept(device):
+    data = Data(9, bad=(2, 7))
+    with pytest.raises(
+        EvaluationError, match=r"2 items failed; .* item 2: OSError: no file 2"
+    ) as e:
+        evaluate(halve, data, METRICS, device=device)
+    found = evaluate(halve, data, METRICS, device=device, strict=False)
+    assert found.failures == e.value.failures == {2: "OSError: no file 2", 7: "OSError: no file 7"}
+    bad = found.values["mse"].isnan()
+    assert bad.nonzero().flatten().tolist() == [2, 7]
+    good = ~bad
+    torch.testing.assert_close(found.values["mse"][good], expected(data, mse)[good])
+
+
+def test_a_metric_with_one_value_for_a_batch_is_refused():
+    same = [Data(1)[0]] * 3
+    with pytest.raises(EvaluationError, match=r"metric 'mean' gave shape \(\) for 3 items"):
+        evaluate(halve, same, {"mean": lambda preds, target: preds.mean()}, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"metrics": {}}, "at least one metric"),
+        ({"schedule": "random"}, "dynamic, equal, cost"),
+        ({"batch": 0}, "batch is at least 1"),
+        ({"costs": [1.0]}, "a cost for each of 4 items, got 1"),
+        ({"model": nn.Dropout()}, r"call model\.eval\(\)"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(**{"model": halve, "dataset": Data(4), "metrics": METRICS, **arguments})
+
+
+def test_memory_that_runs_out_costs_no_item(device):
+    sizes = []
+
+    def model(x):
+        sizes.append(len(x))
+        if len(x) > 2:
+            raise torch.OutOfMemoryError("too large")
+        return halve(x)
+
+    data = Data(30)
+    found = evaluate(model, data, METRICS, device=device, batch=8)
+    torch.testing.assert_close(found.values["mse"], expected(data, mse))
+    assert max(sizes) > 2
+    assert max(sizes[-5:]) <= 2
+
+
+@pytest.mark.needs_cuda
+def test_real_memory_that_runs_out_costs_no_item():
+    """Each image takes a third of what may be allocated, so batches of 8 cannot fit."""
+    free, total = torch.cuda.mem_get_info()
+    piece = min(free, total) // 64
+    torch.cuda.set_per_process_memory_fraction(3.5 * piece / total)
+    try:
+
+        def model(x):
+            scratch = torch.empty((len(x), piece), dtype=torch.uint8, device=x.device)
+            return halve(x) + 0 * scratch[:, 0].float().sum()
+
+        data = Data(24)
+        found = evaluate(model, data, {"mse": mse}, device="cuda", batch=8)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.cuda.empty_cache()
+    torch.testing.assert_close(found.values["mse"], expected(data, mse), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.needs_cuda
+def test_submitting_a_batch_never_waits():
+    data = Data(6)
+    device = torch.device("cuda", torch.cuda.current_device())
+    inference = Inference(halve, METRICS, device, batch=2, workers=1)
+    items = [inference._load(index, data) for index in (0, 3)]
+    inference._submit_cuda(items).wait()  # loads the kernels
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.stream(inference._upload):
+            torch.cuda._sleep(1_000_000_000)  # about half a second in front
+        submitted = inference._submit_cuda(items)
+        assert not inference._compute.query()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    submitted.wait()
+    values = torch.stack([expected(data, metric)[[0, 3]] for metric in METRICS.values()])
+    torch.testing.assert_close(submitted.values, values, rtol=1e-5, atol=1e-6)
+
+
+class Work:
+    """What `Flight` waits for."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def wait(self):
+        pass
+
+
+def test_an_item_that_never_fits_fails_alone():
+    def submit(batch):
+        if 5 in batch:
+            raise torch.OutOfMemoryError("too large")
+        return Work(batch)
+
+    flight = Flight(submit)
+    done = [*flight.send(range(8)), *flight.land_all()]
+    failed = [each for each in done if not isinstance(each, Work)]
+    assert [list(batch) for batch, _ in failed] == [[5]]
+    fitted = [item for each in done if isinstance(each, Work) for item in each.batch]
+    assert sorted(fitted) == [0, 1, 2, 3, 4, 6, 7]
+
+
+# Processes
+
+
+def _in_each(fleet, device, folder):
+    data = Data(40, bad=(11,))
+    found = evaluate(halve, data, METRICS, device=device, costs=[1.0] * 40, strict=False)
+    values = {name: column.tolist() for name, column in found.values.items()}
+    ranks = [rank.report.items for rank in found.statistics.ranks]
+    record = {"values": values, "failures": found.failures, "items": ranks, "device": device}
+    (folder / f"{fleet.rank}.json").write_text(json.dumps(record))
+
+    def fail(x):
+        raise RuntimeError("CUDA error: a defect of rank 1")
+
+    # One rank that cannot go on: the other does everything, and the first one raises.
+    good = Data(6)
+    if fleet.rank == 1:
+        with pytest.raises(RuntimeError, match="a defect of rank 1"):
+            evaluate(fail, good, {"mse": mse}, device=device, schedule="equal")
+        return
+    found = evaluate(halve, good, {"mse": mse}, device=device, schedule="equal")
+    torch.testing.assert_close(found.values["mse"], expected(good, mse))
+    assert found.statistics.ranks[1].lost == "RuntimeError: CUDA error: a defect of rank 1"
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        ["cpu", "cpu"],
+        pytest.param(["cuda:0", "cuda:1"], marks=pytest.mark.needs_two_gpus),
+    ],
+    ids=["cpu", "cuda"],
+)
+def test_every_process_gets_all_values(devices, tmp_path):
+    launch(_in_each, devices, (tmp_path,))
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert (first.pop("device"), second.pop("device")) == tuple(devices)
+    assert str(first) == str(second)  # NaN is not equal to itself
+    assert list(first["failures"]) == ["11"]
+    assert sum(first["items"]) == 40
+    data = Data(40)
+    values = torch.tensor(first["values"]["psnr"], dtype=torch.float64)
+    assert values.isnan().nonzero().flatten().tolist() == [11]
+    values[11] = expected(data, psnr)[11]
+    torch.testing.assert_close(values, expected(data, psnr), rtol=1e-5, atol=1e-6)
+
+
+def _fails(fleet, device):
+    raise SystemExit(3) if fleet.rank == 1 else SystemExit(0)
+
+
+def test_launch_names_the_process_that_failed():
+    with pytest.raises(RankError, match="rank 1: exited with status 3"):
+        launch(_fails, ["cpu", "cpu"])
+    with pytest.raises(ValueError, match="at least one device"):
+        launch(_fails, [])

@@ -1,0 +1,347 @@
+"""Coordinator and workers over one store, with threads as ranks: deaths, silence, errors, order."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from syncfree.distributed.busy import Busy
+from syncfree.distributed.channel import Channel, Mailbox
+from syncfree.distributed.coordinator import Coordinator, Lost, Settled
+from syncfree.distributed.journal import Journal, JournalError, read_journals
+from syncfree.distributed.statistics import FleetStatistics, RankReport, compare_ranks
+from syncfree.distributed.worker import Worker
+
+
+class DiesError(Exception):
+    """Ends a rank as a signal would: without a word."""
+
+
+class Run:
+    """A coordinator in this thread, and one thread per rank that squares its items."""
+
+    def __init__(self, world, count, behave=lambda rank, item: None, **options):
+        self.store = dist.HashStore()
+        self.channel = Channel(self.store, "run")
+        self.world = world
+        self.behave = behave
+        self.done = [[] for _ in range(world)]
+        self.reports = []
+        self.deaths = []
+        self.release = threading.Event()  # ends ranks that are stuck
+        costs = options.pop("costs", [1.0] * count)
+        self.coordinator = Coordinator(
+            self.channel, world, costs, deaths=self._deaths, **{"timeout": 60, **options}
+        )
+        self.items = range(count)
+
+    def __call__(self, items=None):
+        threads = [threading.Thread(target=self._rank, args=(r,)) for r in range(self.world)]
+        for thread in threads:
+            thread.start()
+        try:
+            events = list(self.coordinator.run(self.items if items is None else items))
+            self.coordinator.end("result")
+        finally:
+            self.release.set()
+            for thread in threads:
+                thread.join()
+        self.lost = {event.rank: event for event in events if isinstance(event, Lost)}
+        settled = [event for event in events if isinstance(event, Settled)]
+        self.outcomes = {event.item: event.outcome for event in settled}
+        assert len(self.outcomes) == len(settled)
+        self.statistics = self.coordinator.statistics()
+        return self
+
+    def _deaths(self):
+        found, self.deaths = self.deaths, []
+        return found
+
+    def _rank(self, rank):
+        worker = Worker(self.channel, rank, self.world)
+        try:
+            worker.ready(torch.device("cpu"), "thread", Busy())
+            for items in worker.rounds():
+                for item in items:
+                    self.behave(rank, item)
+                    self.done[rank].append(item)
+                    worker.settle(item, item**2)
+            assert worker.result == "result"
+        except DiesError:
+            self.deaths.append((rank, "killed by SIGKILL"))
+        except ValueError as error:
+            worker.fail(error)
+            assert list(worker.rounds()) == []
+
+
+def squares(count):
+    return {item: item**2 for item in range(count)}
+
+
+@pytest.mark.parametrize("schedule", ["dynamic", "equal", "cost"])
+@pytest.mark.parametrize(("world", "count"), [(1, 20), (3, 100), (4, 2), (2, 0)])
+def test_every_item_is_settled_once(schedule, world, count):
+    run = Run(world, count, schedule=schedule, costs=[item + 1.0 for item in range(count)])()
+    assert run.outcomes == squares(count)
+    assert run.lost == {}
+    assert run.coordinator.unfinished == {}
+    assert [each.report.rank for each in run.statistics.ranks] == list(range(world))
+    assert [each.report.items for each in run.statistics.ranks] == [len(x) for x in run.done]
+    if schedule == "equal":
+        assert [sorted(share) for share in run.done] == [
+            list(range(rank, count, world)) for rank in range(world)
+        ]
+
+
+def test_only_what_is_asked_for_is_done():
+    run = Run(2, 10)(items=[3, 7])
+    assert run.outcomes == {3: 9, 7: 49}
+
+
+def test_a_slow_rank_gets_less():
+    pause = threading.Event()
+    run = Run(2, 60, lambda rank, item: pause.wait(0.05 if rank == 0 else 0.001))()
+    assert run.outcomes == squares(60)
+    assert len(run.done[0]) < 20 < len(run.done[1])
+
+
+@pytest.mark.parametrize("schedule", ["dynamic", "equal", "cost"])
+@pytest.mark.parametrize("after", [0, 5])
+def test_survivors_do_what_a_dead_rank_held(schedule, after):
+    begun, dead = [], threading.Event()
+
+    def die(rank, item):
+        if rank != 1:
+            dead.wait(60)  # or they might have done everything by then
+            return
+        begun.append(item)
+        if len(begun) > after:
+            dead.set()
+            raise DiesError
+
+    run = Run(3, 60, die, schedule=schedule)()
+    assert run.outcomes == squares(60)
+    assert run.lost[1].reason == "killed by SIGKILL"
+    assert begun[-1] in run.lost[1].items
+    assert run.statistics.reissued >= 1
+    assert run.statistics.ranks[1].lost == "killed by SIGKILL"
+    assert run.coordinator.unfinished == {}
+
+
+def test_a_rank_that_fails_is_named_and_released():
+    def fail(rank, item):
+        if rank == 0:
+            raise ValueError("no such kernel")
+
+    run = Run(2, 30, fail, schedule="equal")()  # so that each rank has items for sure
+    assert run.outcomes == squares(30)
+    assert run.lost[0].reason == "ValueError: no such kernel"
+
+
+def test_a_stuck_rank_is_given_up_and_named():
+    given_up, now = [], 0
+
+    def clock():
+        """Time passes only, and fast, while rank 0 has nothing to do."""
+        nonlocal now
+        healthy = run.coordinator._ranks.get(0)
+        if healthy and healthy.idle >= 0 and run.coordinator._waits(healthy):
+            now += 100
+        return now
+
+    run = Run(2, 30, give_up=given_up.append, schedule="equal", timeout=90, clock=clock)
+    run.behave = lambda rank, item: run.release.wait() if rank == 1 else None
+    run()
+    assert run.outcomes == squares(30)
+    assert given_up == [1]
+    assert run.lost[1].reason == "stuck: nothing came from it for 90 s"
+
+
+def test_nothing_is_handed_out_when_all_ranks_are_dead():
+    def die(rank, item):
+        raise DiesError
+
+    run = Run(2, 9, die)()
+    assert run.outcomes == {}
+    assert set(run.lost) == {0, 1}
+    assert set(run.coordinator.unfinished) == set(range(9))
+
+
+def test_an_item_that_kills_ranks_is_not_handed_out_for_ever():
+    """Its neighbours, which were lost with it, are done."""
+
+    def die(rank, item):
+        if item == 13:
+            raise DiesError
+
+    run = Run(4, 40, die)()
+    assert run.outcomes == {item: item**2 for item in range(40) if item != 13}
+    assert len(run.lost) == 2
+    assert run.coordinator.unfinished == {13: "2 ranks were lost while they had it"}
+
+
+def test_a_rank_that_never_starts_is_given_up():
+    channel = Channel(dist.HashStore(), "run")
+    seconds = iter(range(0, 10**6, 100))
+    coordinator = Coordinator(channel, 1, [1.0], clock=lambda: next(seconds))
+    (lost,) = coordinator.run([0])
+    assert lost.reason.startswith("stuck")
+    assert coordinator.unfinished == {0: "no rank is left to do it"}
+
+
+def test_a_checkpoint_can_end_the_run():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    coordinator = Coordinator(Channel(dist.HashStore(), "run"), 1, [1.0], checkpoint=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(coordinator.run([0]))
+
+
+# Channels
+
+
+def test_documents_larger_than_the_store_takes_travel_in_parts():
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    channel = Channel(store, "x")
+    noise = torch.randint(0, 2**31, (1_000_000,)).tolist()  # about 10 MB, hard to compress
+    channel.publish("noise", noise)
+    assert channel.read("noise") == noise
+    channel.forget("noise")
+    assert channel.read("noise") is None
+
+
+def test_documents_keep_every_bit_and_name():
+    channel = Channel(dist.HashStore(), "x")
+    values = [0.1, 1e-45, math.inf, "\udcff.png", "a/b c", None]
+    channel.publish("values", values)
+    assert channel.read("values") == values
+
+
+def test_conversations_do_not_mix():
+    store = dist.HashStore()
+    first, second = Channel(store, "first"), Channel(store, "second")
+    first.publish("name", 1)
+    assert second.read("name") is None
+    assert (first.add("n", 5), second.add("n", 2), first.add("n", 1)) == (5, 2, 6)
+
+
+STORES = {
+    "hash": lambda folder: dist.HashStore(),
+    "file": lambda folder: dist.FileStore(str(folder / "store"), 1),
+    "prefix": lambda folder: dist.PrefixStore("inner", dist.HashStore()),
+    "tcp": lambda folder: dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_mail_arrives_once_and_in_order_over_any_store(kind, tmp_path):
+    store = STORES[kind](tmp_path)
+    sender, reader = (Mailbox(Channel(store, "x"), "box") for _ in range(2))
+    assert list(reader.collect()) == []
+    for message in ("a", "b"):
+        sender.post(message)
+    assert list(reader.collect()) == ["a", "b"]
+    sender.post("c")
+    assert list(reader.collect()) == ["c"]
+
+
+# Journals
+
+
+def write(folder, entries, rank=0, heading=None):
+    journal = Journal(folder, rank, heading or {"metrics": ["psnr"]})
+    for entry in entries:
+        journal.write(entry)
+    journal.close()
+
+
+def test_journals_of_all_ranks_and_runs_are_read(tmp_path):
+    folder = tmp_path / "new" / "journals"
+    for rank, entries in ((0, [1, 2]), (1, [3]), (0, [])):
+        write(folder, entries, rank)
+    assert sorted(read_journals(folder, {"metrics": ["psnr"]})) == [1, 2, 3]
+    assert list(read_journals(tmp_path / "none", {})) == []
+
+
+def test_half_a_last_line_is_left_out(tmp_path):
+    write(tmp_path, [{"a": 1}, {"b": 2}])
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for cut in range(1, 10):
+        path.write_bytes(whole[:-cut])
+        assert list(read_journals(tmp_path, {"metrics": ["psnr"]})) == [{"a": 1}]
+    path.write_bytes(b"")
+    assert list(read_journals(tmp_path, {"metrics": ["psnr"]})) == []
+
+
+def test_journals_of_something_else_are_refused(tmp_path):
+    write(tmp_path, [1])
+    with pytest.raises(JournalError, match="differs in: crop, metrics"):
+        list(read_journals(tmp_path, {"metrics": ["ssim"], "crop": 4}))
+    (path,) = tmp_path.iterdir()
+    text = path.read_text()
+    path.write_text(text.replace("}", "", 1))
+    with pytest.raises(JournalError, match="damaged"):
+        list(read_journals(tmp_path, {"metrics": ["psnr"]}))
+    path.write_text(text.replace('"version": 1', '"version": 99'))
+    with pytest.raises(JournalError, match="version"):
+        list(read_journals(tmp_path, {"metrics": ["psnr"]}))
+
+
+# Statistics
+
+
+def report(rank, cost, active, busy, **more):
+    return RankReport(rank, "cuda:0", "GPU", "host", 10, cost, active, busy, **more)
+
+
+@pytest.mark.parametrize(
+    ("slow", "reason"),
+    [
+        (report(1, 100, 10, 10), None),
+        (report(1, 50, 10, 10), "device"),
+        (report(1, 50, 10, 5), "input"),
+        (report(1, 50, 10, 10, clock_mhz=900.0), "clock"),
+        (report(1, 50, 10, 10, clock_mhz=900.0, throttled=("power cap",)), "throttle"),
+        (report(1, 5, 0.9, 0.9), None),  # too short to judge
+        (RankReport(1, "cpu", "CPU", "host"), None),
+    ],
+)
+def test_stragglers_have_a_reason(slow, reason):
+    found = compare_ranks([report(0, 100, 10, 10, clock_mhz=1900.0), slow], 10, schedule="x")
+    assert [rank.reason for rank in found.ranks] == [None, reason]
+
+
+def test_statistics_of_ranks():
+    reports = [report(0, 90, 9, 8, transfer_seconds=2.0), report(1, 30, 3, 3), report(2, 1, 5, 1)]
+    found = compare_ranks(reports, 10, schedule="dynamic", lost={2: "died"}, reissued=4)
+    assert found.imbalance == pytest.approx(9 / 6 - 1)
+    assert found.efficiency == pytest.approx(6 / 9)
+    assert [rank.idle_share for rank in found.ranks] == pytest.approx([0.2, 0.7, 0.9])
+    assert [rank.transfer_share for rank in found.ranks] == [0.25, 0, 0]
+    assert [rank.speed for rank in found.ranks] == pytest.approx([1, 1, 0.02])
+    assert [rank.lost for rank in found.ranks] == [None, None, "died"]
+
+
+def test_statistics_travel_as_json():
+    from dataclasses import asdict
+
+    found = compare_ranks([report(0, 1, 1, 1, throttled=("a",))], 1, schedule="x")
+    assert FleetStatistics.from_json(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_busy_time_is_a_union():
+    busy = Busy()
+    expected = 0.0
+    for index in range(20_000):  # more than are kept
+        busy.work.add(index, index + 0.5)
+        busy.work.add(index + 0.25, index + 0.75)
+        expected += 0.75
+    assert busy.work.union == pytest.approx(expected)
+    assert busy.work.total == pytest.approx(20_000)
