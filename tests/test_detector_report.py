@@ -130,6 +130,7 @@ def test_json_is_as_documented(report: Report, train: str) -> None:
         "library": "libtorch_cuda.so",
         "one_time": False,
         "ranks": [],
+        "proof": "",
         "stack": [
             {"file": train, "line": 5, "function": "step"},
             {"file": train, "line": 9, "function": "main"},

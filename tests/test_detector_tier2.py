@@ -327,7 +327,12 @@ def test_it_raises_before_the_host_waits() -> None:
 
 @pytest.mark.needs_cuda
 def test_the_default_tier_says_what_it_is() -> None:
-    with syncfree.detect_syncs() as report:
-        torch.ones(1, device="cuda").item()
-    assert report.count >= 1
-    assert report.tier == 3 or "tier 2" in report.note
+    # In a process of its own: after tier 3 torch.profiler sees no GPU events.
+    code = (
+        "import syncfree, torch\n"
+        "with syncfree.detect_syncs() as report:\n"
+        "    torch.ones(1, device='cuda').item()\n"
+        "print(report.count >= 1 and (report.tier == 3 or 'tier 2' in report.note))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -41,7 +41,7 @@ def test_stub_names_everything() -> None:
     stub = Path(_runtime.__file__).with_name("_runtime.pyi")
     if not stub.exists():  # an editable install keeps the library apart from the sources
         stub = Path(syncfree.__file__).with_name("_runtime.pyi")
-    named = set(re.findall(r"^def (\w+)", stub.read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"^(?:def|class) (\w+)", stub.read_text(), flags=re.MULTILINE))
     assert named == {name for name in vars(_runtime) if not name.startswith("_")}
 
 

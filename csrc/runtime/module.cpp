@@ -7,6 +7,7 @@
 #include "core/isa.h"
 #include "runtime/build_info.h"
 #include "runtime/captured_stack.h"
+#include "runtime/driver_watch_module.h"
 #include "runtime/python_stack.h"
 
 namespace py = pybind11;
@@ -67,4 +68,5 @@ PYBIND11_MODULE(_runtime, module) {
   module.def(
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
+  syncfree::runtime::bind_driver_watch(module);
 }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from syncfree.detector.findings import Event
 from syncfree.detector.scope import Scoped
-from syncfree.detector.session import drain, go_on_raising, stop_raising
+from syncfree.detector.session import drain, go_on_raising, scope_changed, stop_raising
 
 F = TypeVar("F", bound=Callable[..., Any])
 Pattern = str | Callable[[Event], bool]
@@ -51,10 +51,12 @@ class allow_sync:
         drain()
         self._stopped.append(stop_raising())
         _reasons.set((*_reasons.get(), self._reason))
+        scope_changed()
 
     def __exit__(self, *_: Any) -> None:
         drain()
         _reasons.set(_reasons.get()[:-1])
+        scope_changed()
         go_on_raising(self._stopped.pop())
 
     def __call__(self, function: F) -> F:

@@ -58,6 +58,8 @@ class Event:
         forward: For work of autograd, the line of the forward pass.
         library: The C++ library that waited where Python is not the cause.
         one_time: First occurrence of lazy loading or allocator growth.
+        outlasted_gpu: Of a GPU that was busy when the call began, whether it was done when the call
+            returned; ``None`` if it was not known to be busy.
     """
 
     api: str
@@ -72,6 +74,7 @@ class Event:
     forward: Frame | None = None
     library: str | None = None
     one_time: bool = False
+    outlasted_gpu: bool | None = None
 
 
 @dataclass
@@ -84,6 +87,7 @@ class Finding:
         blocked_us: Microseconds lost by all of them; ``None`` where it cannot be known.
         suggestion: What to write instead.
         ranks: Processes of a distributed run that saw it; empty for a single process.
+        proof: ``"proven"`` or ``"not proven"`` behind a spinning kernel; empty if nobody tried.
     """
 
     event: Event
@@ -91,6 +95,7 @@ class Finding:
     blocked_us: float | None
     suggestion: str
     ranks: tuple[int, ...] = ()
+    proof: str = ""
 
     @property
     def frame(self) -> Frame:
@@ -147,6 +152,7 @@ class Recorder:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._findings: dict[Site, Finding] = {}
+        self.lost = 0
 
     def record(self, event: Event) -> None:
         """Adds one event."""
@@ -157,12 +163,19 @@ class Recorder:
                 self._findings[site_of(event)] = Finding(event, 1, event.blocked_us, "")
                 return
             finding.count += 1
+            if finding.event.one_time and not event.one_time:
+                finding.event = event  # it was no matter of the first time alone
             if event.blocked_us is not None:
                 finding.blocked_us = (finding.blocked_us or 0.0) + event.blocked_us
 
     def record_for_all(self, event: Event) -> None:
         """Adds an event of which nobody knows whose code caused it: all open regions get it."""
         self.record(event)
+
+    def record_lost(self, count: int) -> None:
+        """Adds calls that a tier could not keep: the findings are not complete."""
+        with self._lock:
+            self.lost += count
 
     def findings(self) -> list[Finding]:
         """What was recorded so far, the most costly first: by time lost, then by count."""

@@ -12,7 +12,7 @@ from typing import Literal
 from syncfree.detector.allow import Pattern, check_patterns, reason_for
 from syncfree.detector.findings import Event
 from syncfree.detector.report import Report
-from syncfree.detector.session import enter_scope, leave_scope, session
+from syncfree.detector.session import drain, enter_scope, leave_scope, session
 from syncfree.detector.tiers import CHOICES, TierChoice
 from syncfree.errors import DetectorError, SyncError, SyncWarning
 
@@ -113,9 +113,11 @@ class Region:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        leave_scope(self)
-        own = self._as_wait(error)
-        self.close()
+        try:
+            leave_scope(self)
+            own = self._as_wait(error)
+        finally:
+            self.close()
         if own is not None:
             raise self.error() from error
         if error is None:
@@ -145,6 +147,7 @@ class Region:
 
     def restart(self) -> Report:
         """Begins a new report and its clock, and returns the one so far."""
+        drain()
         now = time.perf_counter()
         before, after = self.report, Report(self.report.tier, self.report.note)
         before.seconds, self._began, self.report = now - self._began, now, after

@@ -26,6 +26,7 @@ class Report:
         note: Why it was not a higher tier; empty where there is nothing to say.
         seconds: Wall time of the region, 0 while it is open.
         allowed: Waits that were meant: how many for each reason.
+        lost: Calls that could not be kept, as too many came at once; anything may be among them.
 
     Example:
         >>> import syncfree
@@ -40,6 +41,7 @@ class Report:
         self.note = note
         self.seconds = 0.0
         self.allowed: dict[str, int] = {}
+        self.lost = 0
         self._recorder = Recorder()
         self._fixed: list[Finding] | None = None
 
@@ -52,12 +54,14 @@ class Report:
         note: str = "",
         seconds: float = 0.0,
         allowed: Mapping[str, int] | None = None,
+        lost: int = 0,
     ) -> Report:
         """A report of findings that are known already."""
         report = cls(tier, note)
         report._fixed = by_cost(findings)
         report.seconds = seconds
         report.allowed = dict(allowed or {})
+        report.lost = lost
         return report
 
     @property
@@ -80,12 +84,21 @@ class Report:
         """Adds an event that was meant."""
         self.allowed[reason] = self.allowed.get(reason, 0) + 1
 
+    def record_lost(self, count: int) -> None:
+        """Adds calls that the tier could not keep."""
+        self.lost += count
+
     def without(self, known: Iterable[Finding]) -> Report:
         """The same report without some of its findings."""
         sites = {site_of(each.event) for each in known}
         rest = [each for each in self.findings if site_of(each.event) not in sites]
         return Report.of(
-            rest, tier=self.tier, note=self.note, seconds=self.seconds, allowed=self.allowed
+            rest,
+            tier=self.tier,
+            note=self.note,
+            seconds=self.seconds,
+            allowed=self.allowed,
+            lost=self.lost,
         )
 
     def json(self) -> dict[str, Any]:
@@ -103,6 +116,7 @@ class Report:
             "seconds": self.seconds,
             "count": self.count,
             "allowed": dict(self.allowed),
+            "lost": self.lost,
             "findings": [finding_as_json(each) for each in self.findings],
         }
 
@@ -158,6 +172,7 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
         "library": event.library,
         "one_time": event.one_time,
         "ranks": list(finding.ranks),
+        "proof": finding.proof,
         "stack": [_frame_as_json(frame) for frame in event.stack],
         "suggestion": finding.suggestion,
     }
@@ -182,6 +197,7 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
             note=values.get("note", ""),
             seconds=values.get("seconds", 0.0),
             allowed=values.get("allowed"),
+            lost=values.get("lost", 0),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DetectorError(
@@ -222,6 +238,7 @@ def _finding_from_json(values: Mapping[str, Any]) -> Finding:
         values["blocked_us"],
         values["suggestion"],
         tuple(values.get("ranks", ())),
+        values.get("proof", ""),
     )
 
 
@@ -277,4 +294,5 @@ def _merged(reports: list[Report], findings: list[list[Finding]], seconds: float
         note="; ".join(notes),
         seconds=seconds,
         allowed=allowed,
+        lost=sum(report.lost for report in reports),
     )

@@ -14,6 +14,9 @@ T = TypeVar("T")
 
 # Context variables reach tasks but not threads: a thread keeps the context that it was started in.
 _started_in: weakref.WeakKeyDictionary[threading.Thread, Context] = weakref.WeakKeyDictionary()
+# The same by the system's number of the thread, also of threads that have ended since.
+_started_by_number: dict[int, Context] = {}
+_all: list[Scoped[Any]] = []
 
 
 class Scoped(Generic[T]):
@@ -22,6 +25,7 @@ class Scoped(Generic[T]):
     def __init__(self, name: str, default: T) -> None:
         self._variable: ContextVar[T] = ContextVar(name)
         self._default = default
+        _all.append(self)
 
     def get(self) -> T:
         """The value here."""
@@ -34,6 +38,15 @@ class Scoped(Generic[T]):
     def set(self, value: T) -> None:
         """Replaces the value for the rest of this context."""
         self._variable.set(value)
+
+    def put_into(self, context: Context, value: T) -> None:
+        """Sets the value in a context, so that a thread which runs in it does not look further."""
+        context.run(self._variable.set, value)
+
+    @property
+    def default(self) -> T:
+        """The value where none was set."""
+        return self._default
 
     def _of(self, context: Context) -> T:
         return context.get(self._variable, self._default)
@@ -51,12 +64,16 @@ class ThreadsInherit:
 
     def __exit__(self, *_: Any) -> None:
         self._patch.remove()
+        _started_by_number.clear()
 
     @staticmethod
     def _make(original: Callable[..., None]) -> Callable[..., None]:
         def start(thread: threading.Thread) -> None:
-            _started_in[thread] = _merged(_started_in.get(threading.current_thread()))
+            context = _merged(_started_in.get(threading.current_thread()))
+            _started_in[thread] = context
             original(thread)
+            if thread.native_id is not None:
+                _started_by_number[thread.native_id] = context
 
         return start
 
@@ -68,3 +85,33 @@ def _merged(parent: Context | None) -> Context:
         if variable not in context:
             context.run(variable.set, value)
     return context
+
+
+def scope_here() -> Context:
+    """The values that hold here, for a thread that runs in the context later on."""
+    context = copy_context()
+    for each in _all:
+        each.put_into(context, each.get())
+    return context
+
+
+def outside() -> Context:
+    """A context in which no value is set."""
+    context = Context()
+    for each in _all:
+        each.put_into(context, each.default)
+    return context
+
+
+def scope_of_thread(number: int) -> Context | None:
+    """What a thread took over where it was started, by the system's number of the thread."""
+    context = _started_by_number.get(number)
+    if context is None:
+        started = list(_started_in.items())
+        context = next((each for thread, each in started if thread.native_id == number), None)
+    if context is None:
+        return None
+    complete = outside()
+    for variable, value in context.items():
+        complete.run(variable.set, value)
+    return complete

@@ -39,6 +39,10 @@ class _Router(Recorder):
         for region in self._session.open_regions():
             region.take(event, may_raise=False)
 
+    def record_lost(self, count: int) -> None:
+        for region in self._session.open_regions():
+            region.report.record_lost(count)
+
 
 class Session:
     """Counts the open regions and holds the tier that serves all of them."""
@@ -88,18 +92,23 @@ class Session:
             if tier is None or region not in self._open:
                 return
             try:
-                drain()
-                if raise_at_call:
-                    _raise_at_call(tier, False)
-                if len(self._open) == 1:
-                    tier.__exit__(None, None, None)
-                else:
-                    getattr(tier, "leave_thread", _nothing)()
+                self._leave(tier, raise_at_call)
             finally:
                 self._open = tuple(each for each in self._open if each is not region)
                 if not self._open:
                     self._threads.__exit__()
                     self.tier = None
+
+    def _leave(self, tier: Tier, raise_at_call: bool) -> None:
+        try:
+            drain()
+        finally:
+            if raise_at_call:
+                _raise_at_call(tier, False)
+            if len(self._open) == 1:
+                tier.__exit__(None, None, None)
+            else:
+                getattr(tier, "leave_thread", _nothing)()
 
 
 session = Session()
@@ -108,6 +117,11 @@ session = Session()
 def drain() -> None:
     """Has the tier record what happened so far, before the scope of the running code changes."""
     getattr(session.tier, "drain", _nothing)()
+
+
+def scope_changed() -> None:
+    """Tells the tier that the running code is in another scope now."""
+    getattr(session.tier, "note_scope", _nothing)()
 
 
 def _nothing() -> None:
@@ -149,9 +163,13 @@ def enter_scope(region: Region) -> None:
     """The running code is inside of a region from here on."""
     drain()
     _around.set((*_around.get(), region))
+    scope_changed()
 
 
 def leave_scope(region: Region) -> None:
     """The running code is outside of a region from here on."""
-    drain()
-    _around.set(tuple(each for each in _around.get() if each is not region))
+    try:
+        drain()
+    finally:
+        _around.set(tuple(each for each in _around.get() if each is not region))
+        scope_changed()

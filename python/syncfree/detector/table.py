@@ -44,6 +44,8 @@ def _time(finding: Finding) -> str:
 
 def _place(finding: Finding) -> Text:
     kind = "" if finding.counts else f" ({finding.event.verdict.value})"
+    if finding.proof:
+        kind += f", {finding.proof}"
     text = Text.assemble(
         (f"{_short(finding.file)}:{finding.line}", "bold"),
         f" in {finding.function}: ",

@@ -33,6 +33,8 @@ def summary(report: Report) -> str:
         text += f", {maybe} calls may wait (not counted)"
     for reason, count in report.allowed.items():
         text += f", {count} allowed ({reason})"
+    if report.lost:
+        text += f", {plural(report.lost, 'call')} of the driver lost, as too many came at once"
     return f"{text} [{report.note or f'tier {report.tier}'}]"
 
 
@@ -76,6 +78,8 @@ def cost(finding: Finding, report: Report) -> str:
     part = share(finding, report)
     if part:
         parts.append(f"{part} of the wall time")
+    if finding.proof:
+        parts.append(finding.proof)
     return ", ".join(parts)
 
 
@@ -98,6 +102,8 @@ def details(finding: Finding) -> list[str]:
         lines.append(f"backward of {finding.event.forward}: {finding.event.forward.source}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
+    if finding.event.one_time:
+        lines.append("seen once, the first time that this line ran")
     return lines
 
 

@@ -19,7 +19,8 @@ class Tier(Protocol):
     """A way to see waits. Entered once, for the outermost region.
 
     A tier may have more methods. ``drain()`` records what the calling thread did so far and the
-    tier still holds back: a scope is about to change. ``raise_at_call(on)`` makes waits raise
+    tier still holds back: a scope is about to change. ``note_scope()`` says, in the same thread,
+    that it has changed. ``raise_at_call(on)`` makes waits raise
     before they block. ``enter_thread()`` and ``leave_thread()`` stand for `__enter__` and
     `__exit__` of every further region, in the thread that opens or closes it: regions of several
     threads may overlap, and the one that entered the tier need not be the last.
@@ -57,13 +58,15 @@ def open_tier(choice: TierChoice, recorder: Recorder, *, raise_at_call: bool) ->
         DetectorError: The tier asked for cannot work here.
     """
     if choice != "auto":
-        return _entered(choice, recorder), ""
+        tier = _entered(choice, recorder)
+        return tier, getattr(tier, "note", "")
     if not _has_gpu():
         return _entered(0, recorder), "tier 0: torch sees no GPU here, so times are not known"
     if raise_at_call:
         return _entered(2, recorder), "tier 2: the one that raises before the host waits"
     try:
-        return _entered(3, recorder), ""
+        tier = _entered(3, recorder)
+        return tier, getattr(tier, "note", "")
     except TierUnavailableError as error:
         note = f"tier 2 (torch's sync debug mode), which misses some waits: {error}"
         if note not in _said:
@@ -99,6 +102,11 @@ def _made(number: int, recorder: Recorder) -> Tier:
             f"this version of syncfree has no tier {number}; tiers: 0 (no GPU), 2 (GPU)"
         ) from None
     return tier
+
+
+def has_gpu() -> bool:
+    """Whether tiers that need a GPU may work here."""
+    return _has_gpu()
 
 
 def _has_gpu() -> bool:

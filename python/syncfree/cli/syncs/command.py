@@ -21,6 +21,7 @@ from syncfree.errors import DetectorError, SyncError, SyncfreeError
 if TYPE_CHECKING:
     from syncfree.detector.baseline import Difference
     from syncfree.detector.report import Report
+    from syncfree.detector.tier3.proof import Prover
     from syncfree.detector.tiers import TierChoice
 
 CLEAN, FINDINGS, ENVIRONMENT = 0, 1, 2
@@ -76,6 +77,8 @@ def find_syncs(options: SyncsOptions) -> int:
         _check(options)
         program = Program(options.target, options.arguments)
         report, failed = _run(program, options, notes)
+        if options.prove and not failed:
+            report = _prove(program, options, notes, report)
         status = _show(report, options, notes, failed)
     except (SyncfreeError, ImportError) as error:
         _complain(notes, error)
@@ -102,25 +105,57 @@ def _check(options: SyncsOptions) -> None:
 
         Baseline.read(options.baseline, Path.cwd())
     if options.prove:
+        _check_prove(options)
+
+
+def _check_prove(options: SyncsOptions) -> None:
+    from syncfree.cli.syncs.ranks import size
+    from syncfree.detector.tiers import has_gpu
+
+    if not has_gpu() or options.tier_choice() not in ("auto", 3):
         raise DetectorError(
             "--prove puts a spinning kernel before each guilty line, which needs an NVIDIA GPU and "
-            "tier 3; this version has no tier 3 yet"
+            "tier 3"
         )
+    if size() > 1:
+        raise DetectorError("--prove runs the program twice, which a torchrun cannot: run it alone")
 
 
-def _run(program: Program, options: SyncsOptions, notes: Console) -> tuple[Report, bool]:
+def _prove(program: Program, options: SyncsOptions, notes: Console, report: Report) -> Report:
+    """The report with what a second run proved."""
+    from syncfree.detector.tier3.proof import Prover
+
+    if report.tier != 3:
+        notes.print(Text(f"nothing proven without tier 3: {report.note}"))
+        return report
+    if not report.findings:
+        return report
+    notes.print("the program runs again, with a spinning kernel before each of these lines")
+    prover = Prover(report.findings)
+    _, failed = _run(program, options, notes, prover)
+    if failed:
+        notes.print("the second run failed: what it did not get to is not proven")
+    return prover.proved(report)
+
+
+def _run(
+    program: Program, options: SyncsOptions, notes: Console, prover: Prover | None = None
+) -> tuple[Report, bool]:
     """The report, and whether the program failed."""
     from syncfree.cli.syncs.ranks import gather
     from syncfree.detector.regions import detect_syncs
     from syncfree.detector.report import join
 
-    region = detect_syncs(tier=options.tier_choice(), threads="all")
+    listeners = [] if prover is None else [prover.take]
+    region = detect_syncs(tier=options.tier_choice(), threads="all", allow=listeners)
     before: list[Report] = []
     iterations = Iterations(
         options.warmup, options.steps, options.seconds, lambda: before.append(region.restart())
     )
     failed = False
     with ExitStack() as around, region:
+        if prover is not None:
+            around.enter_context(prover)
         if options.step_function is None:
             around.enter_context(iterations.at_optimizer_steps())
         around.enter_context(iterations.within_time())

@@ -14,7 +14,7 @@ _PATIENCE = timedelta(seconds=60)
 
 def rank() -> int:
     """This process's number in a torchrun; 0 without one."""
-    return int(os.environ.get("RANK", "0")) if _size() > 1 else 0
+    return int(os.environ.get("RANK", "0")) if size() > 1 else 0
 
 
 def gather(report: Report) -> Report:
@@ -23,7 +23,7 @@ def gather(report: Report) -> Report:
     The processes meet in torchrun's own key-value store, so the program's process group may be gone
     already, and nothing waits for a GPU.
     """
-    if _size() == 1:
+    if size() == 1:
         return report
     from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]
 
@@ -42,7 +42,7 @@ def gather(report: Report) -> Report:
             return report
         reports = {0: report}
         missing = []
-        for other in range(1, _size()):
+        for other in range(1, size()):
             try:
                 reports[other] = report_from_json(store.get(f"{key}/{other}").decode())
             except DistStoreError:
@@ -57,5 +57,6 @@ def gather(report: Report) -> Report:
     return merged
 
 
-def _size() -> int:
+def size() -> int:
+    """How many processes the torchrun has; 1 without one."""
     return int(os.environ.get("WORLD_SIZE", "1"))

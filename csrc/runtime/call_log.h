@@ -1,0 +1,112 @@
+// What one thread's calls of the driver leave behind: records, and the places they were made from.
+//
+// The thread writes, one reader at a time reads; neither waits for the other. All memory is there
+// before: a full log counts what it loses.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <type_traits>
+
+#include "runtime/captured_stack.h"
+#include "runtime/driver_call.h"
+
+namespace syncfree::runtime {
+
+enum class HostMemory : std::uint8_t { kUnknown, kPinned, kPageable, kDevice, kManaged };
+
+inline constexpr std::int32_t kNoSite = -1;
+
+struct CallRecord {
+  std::uint64_t enter_ns = 0, exit_ns = 0;  // CLOCK_MONOTONIC
+  Arguments arguments;
+  void* context = nullptr;
+  std::int32_t site = kNoSite;
+  std::uint32_t driver_id = 0;
+  std::uint32_t runtime_id = 0;  // the outermost runtime function around; 0 if there is none
+  std::int32_t result = 0;
+  std::uint32_t pending_before = 0, pending_after = 0;  // GpuMarks::pending
+  std::uint32_t queries = 0;                            // of a loop that ended ready
+  std::uint32_t copy_runtime_id = 0;
+  std::uint32_t copy_driver_id = 0;  // of the copy at the same place that this call waits for
+  bool copy_was_recorded = false;    // it has a record of its own, the one before
+  CallKind kind = CallKind::kNone;
+  HostMemory host = HostMemory::kUnknown;
+};
+
+// A place in the program: Python frames, innermost first, and what called the driver.
+struct CallSite {
+  static constexpr std::size_t kFrames = 48;
+  static constexpr std::size_t kAddresses = 24;
+  std::uint64_t hash;
+  std::uint32_t driver_id;
+  std::uint16_t frames, addresses;
+  std::int32_t frame[kFrames];  // indices of CallLog::frame
+  void* address[kAddresses];    // return addresses in C++, innermost first
+};
+
+class CallLog {
+ public:
+  static constexpr std::size_t kRecords = 8192;
+
+  // By the writer: forgets places of before.
+  void clear_sites();
+
+  // By the writer: the place that this thread is at now; kNoSite if there is no room for one more.
+  std::int32_t site_here(std::uint32_t driver_id);
+
+  // By the writer.
+  bool push(const CallRecord& record);
+
+  // By the reader: up to `most` records, oldest first.
+  std::size_t pop(CallRecord* records, std::size_t most);
+  void discard() { tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release); }
+
+  std::size_t size() const {
+    return static_cast<std::size_t>(head_.load(std::memory_order_acquire) -
+                                    tail_.load(std::memory_order_acquire));
+  }
+  const CallSite& site(std::int32_t index) const { return sites_[index]; }
+  const CapturedFrame& frame(std::int32_t index) const { return frames_[index]; }
+  std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kFrames = 4096;
+  static constexpr std::size_t kSites = 2048;
+
+  std::int32_t intern(const CapturedFrame& frame, std::uint64_t hash);
+
+  // Pages that are not written to take no memory, and there are logs for many threads.
+  template <typename T>
+  class Zeroed {
+   public:
+    explicit Zeroed(std::size_t count) : data_(static_cast<T*>(std::calloc(count, sizeof(T)))) {
+      if (data_ == nullptr) throw std::bad_alloc();
+    }
+    ~Zeroed() { std::free(data_); }
+    Zeroed(const Zeroed&) = delete;
+    Zeroed& operator=(const Zeroed&) = delete;
+    T& operator[](std::size_t index) const { return data_[index]; }
+    T* get() const { return data_; }
+
+   private:
+    static_assert(std::is_trivially_copyable_v<T>);
+    T* data_;
+  };
+
+  std::atomic<std::uint64_t> head_ = 0, tail_ = 0, lost_ = 0;
+  std::size_t frame_count_ = 0, site_count_ = 0;
+  Zeroed<std::int32_t> frame_index_{2 *
+                                    kFrames};  // by hash; 0: empty, else one more than the index
+  Zeroed<std::int32_t> site_index_{2 * kSites};
+  Zeroed<std::uint64_t> frame_hashes_{kFrames};
+  Zeroed<CapturedFrame> scratch_{CallSite::kFrames};
+  Zeroed<CapturedFrame> frames_{kFrames};
+  Zeroed<CallSite> sites_{kSites};
+  Zeroed<CallRecord> records_{kRecords};
+};
+
+}  // namespace syncfree::runtime

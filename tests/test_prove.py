@@ -1,0 +1,114 @@
+"""`syncfree syncs --prove` without a GPU: the stand-in for CUPTI plays one that is kept busy."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fake_cupti import FakeCupti, build
+from syncfree.cli import main
+from syncfree.detector import tiers as tiers_module
+from syncfree.detector.tier3 import Tier3
+from syncfree.detector.tier3 import library as library_module
+from syncfree.detector.tier3 import proof as proof_module
+
+PROGRAM = """
+from fake_cupti import _built
+
+fake = _built["fake"]
+wait = fake.call("cuStreamSynchronize", reaches=True)
+unplaced = fake.call("cuEventSynchronize")
+slow_free = fake.call("cuMemFree_v2", 1, reaches=True)
+quick_free = fake.call("cuMemFreeHost", 1)
+for step in range(4):
+    wait()  # waits
+    slow_free()  # frees and waits
+    quick_free()  # frees
+    unplaced()  # does not do what its name says
+"""
+
+
+class FakeSpin:
+    started: ClassVar[list[float]] = []
+
+    def __init__(self, stream: object) -> None:
+        pass
+
+    def start(self, milliseconds: float) -> None:
+        self.started.append(milliseconds)
+
+
+@pytest.fixture
+def fake(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> FakeCupti:
+    fake = build(tmp_path_factory.mktemp("cupti"))
+    words = fake.arguments(*[0] * 16)
+    monkeypatch.setenv(library_module.OVERRIDE, str(fake.path))
+    monkeypatch.setenv(library_module.DRIVER_OVERRIDE, str(fake.path))
+    monkeypatch.setattr(tiers_module, "_has_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    monkeypatch.setattr(proof_module, "Spin", FakeSpin)
+    monkeypatch.setattr(proof_module, "_ready", lambda: True)
+    FakeSpin.started.clear()
+
+    def mark(tier: Tier3) -> None:
+        if FakeSpin.started:  # in the second run
+            tier._watch.use_marks(ctypes.addressof(words))
+            fake.library.fake_reach()  # of lines before
+            tier._watch.put_mark(7)
+
+    monkeypatch.setattr(Tier3, "_mark", mark)
+    monkeypatch.chdir(tmp_path)
+    fake.library.fake_reset()
+    return fake
+
+
+def test_each_finding_is_settled(fake: FakeCupti, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("program.py").write_text(PROGRAM)
+    assert main(["syncs", "--prove", "--warmup", "0", "--json", "found.json", "program.py"]) == 1
+    fake.library.fake_reach()
+    document = json.loads(Path("found.json").read_text())
+    found = {
+        each["source"].rpartition("# ")[2]: (each["verdict"], each["proof"], each["count"])
+        for each in document["findings"]
+    }
+    assert found == {
+        "waits": ("sync", "proven", 4),
+        "frees and waits": ("sync", "proven", 4),
+        "frees": ("conditional", "not proven", 4),
+        "does not do what its name says": ("sync", "not proven", 4),
+    }
+    assert len(FakeSpin.started) == 4 * 3  # each line is tried so often
+    shown = capsys.readouterr().out
+    assert "proven" in shown
+    assert not fake.library.fake_is_subscribed()
+
+
+def test_a_second_run_that_fails_is_told(
+    fake: FakeCupti, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = Path("again")
+    text = "from pathlib import Path\nimport sys\n" + PROGRAM
+    text += "\nif Path('again').exists(): sys.exit(3)\nPath('again').touch()\n"
+    Path("program.py").write_text(text)
+    assert main(["syncs", "--prove", "--warmup", "0", "program.py"]) == 1
+    fake.library.fake_reach()
+    assert again.exists()
+    assert "the second run failed" in capsys.readouterr().err
+
+
+def test_a_torchrun_is_refused(
+    fake: FakeCupti, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    Path("program.py").write_text(PROGRAM)
+    assert main(["syncs", "--prove", "program.py"]) == 2
+    assert "runs the program twice" in capsys.readouterr().err
