@@ -14,12 +14,13 @@ import torch
 
 from class_workloads import class_workloads
 from measure import Timing, count_launches, read_bandwidth, time_cpu, time_cuda
+from timer_workloads import timer_workloads
 from workloads import Workload, cpu_workloads, cuda_workloads
 
 if torch.cuda.is_available():
-    WORKLOADS = [*cuda_workloads(), *class_workloads("cuda")]
+    WORKLOADS = [*cuda_workloads(), *class_workloads("cuda"), *timer_workloads("cuda")]
 else:
-    WORKLOADS = [*cpu_workloads(), *class_workloads("cpu")]
+    WORKLOADS = [*cpu_workloads(), *class_workloads("cpu"), *timer_workloads("cpu")]
 
 
 @pytest.fixture(scope="session")

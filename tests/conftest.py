@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from drawing import ORDINARY
+from fake_driver import fake, fake_library  # noqa: F401  (fixtures)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from gpu_status import source_hashes

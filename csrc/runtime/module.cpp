@@ -9,6 +9,7 @@
 #include "runtime/captured_stack.h"
 #include "runtime/driver_watch_module.h"
 #include "runtime/python_stack.h"
+#include "runtime/timer_types.h"
 
 namespace py = pybind11;
 
@@ -45,7 +46,7 @@ py::list python_stack(std::size_t most, bool in_thread_of_its_own) {
 }  // namespace
 
 PYBIND11_MODULE(_runtime, module) {
-  module.doc() = "Host side of syncfree: build information, Python stacks without the GIL.";
+  module.doc() = "Host side of syncfree: build information, Python stacks without the GIL, timing.";
   module.def(
       "build_info",
       [] {
@@ -69,4 +70,6 @@ PYBIND11_MODULE(_runtime, module) {
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
   syncfree::runtime::bind_driver_watch(module);
+  syncfree::runtime::add_event_types(module);
+  syncfree::runtime::add_region_types(module);
 }

@@ -13,7 +13,16 @@ from syncfree import _torchmetrics, _torchmetrics_modules
 from syncfree._version import __version__
 
 if TYPE_CHECKING:
-    from syncfree import classification, collections, distributed, errors, functional, image, losses
+    from syncfree import (
+        classification,
+        collections,
+        distributed,
+        errors,
+        functional,
+        image,
+        losses,
+        timing,
+    )
     from syncfree._checks import check_errors
     from syncfree._deferred import deferred
     from syncfree._info import info
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
         PeakSignalNoiseRatio,
         StructuralSimilarityIndexMeasure,
     )
+    from syncfree.timing import EventTimer, timed
 
 _MODULES = (
     "classification",
@@ -40,10 +50,12 @@ _MODULES = (
     "functional",
     "image",
     "losses",
+    "timing",
 )
 _NAMES = {
     "Accuracy": "syncfree.classification",
     "BinaryAccuracy": "syncfree.classification",
+    "EventTimer": "syncfree.timing",
     "MetricCollection": "syncfree.collections",
     "MultiScaleStructuralSimilarityIndexMeasure": "syncfree.image",
     "MulticlassAccuracy": "syncfree.classification",
@@ -57,11 +69,13 @@ _NAMES = {
     "info": "syncfree._info",
     "no_sync": "syncfree.detector",
     "patch_torchmetrics": "syncfree._patch",
+    "timed": "syncfree.timing",
 }
 
 __all__ = [
     "Accuracy",
     "BinaryAccuracy",
+    "EventTimer",
     "MetricCollection",
     "MultiScaleStructuralSimilarityIndexMeasure",
     "MulticlassAccuracy",
@@ -83,6 +97,8 @@ __all__ = [
     "losses",
     "no_sync",
     "patch_torchmetrics",
+    "timed",
+    "timing",
 ]
 
 _torchmetrics_modules.install()

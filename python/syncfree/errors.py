@@ -39,6 +39,10 @@ class DeviceError(SyncfreeError, RuntimeError):
     """A tensor is on a device for which there is no kernel."""
 
 
+class TimerError(SyncfreeError, RuntimeError):
+    """The event timer cannot do what was asked of it, or the CUDA driver refused."""
+
+
 class DetectorError(SyncfreeError, RuntimeError):
     """The sync detector cannot do here what was asked of it."""
 

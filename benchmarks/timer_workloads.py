@@ -1,0 +1,69 @@
+"""What timing a region costs the host, ours beside torch's events.
+
+A call is a hundred regions, so that what the timer does only now and then is in the figure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+
+from syncfree import EventTimer
+from workloads import Call, Workload
+
+REGIONS = 100
+
+
+def _ours(device: str) -> Call:
+    timer = EventTimer(device, stamp_every=0)
+
+    def call() -> None:
+        for _ in range(REGIONS):
+            with timer.region("region"):
+                pass
+
+    return call
+
+
+def _new_events() -> None:
+    for _ in range(REGIONS):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+
+
+def _kept_events() -> Call:
+    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(REGIONS)]
+
+    def call() -> None:
+        for start, end in pairs:
+            start.record()
+            end.record()
+
+    return call
+
+
+def _clock() -> None:
+    times = []
+    for _ in range(REGIONS):
+        start = time.perf_counter()
+        times.append(time.perf_counter() - start)
+
+
+def _workload(device: str) -> Workload:
+    contenders: dict[str, Call] = {"syncfree": _ours(device)}
+    if device == "cuda":
+        contenders["torch.cuda.Event"] = _new_events
+        contenders["torch.cuda.Event kept"] = _kept_events()
+    else:
+        contenders["time.perf_counter"] = _clock
+    return Workload(f"{REGIONS} timed regions", device, 0, contenders)
+
+
+def timer_workloads(device: str) -> Iterator[tuple[str, Callable[[], Workload]]]:
+    """Names and makers."""
+    yield f"timer-{REGIONS}-regions", partial(_workload, device)

@@ -1,0 +1,61 @@
+// What is kept for each CUDA context as long as the process lives: events, stamps and kernels.
+//
+// Creating and destroying events takes locks of the driver, and freeing pinned memory waits for the
+// GPU. So nothing is given back to the driver; what a timer no longer needs serves the next one.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/cuda_driver.h"
+#include "runtime/device_code.h"
+
+namespace syncfree::runtime::cuda {
+
+// Pinned memory for one stamp, with its address on the device.
+struct StampPlace {
+  Stamp* host = nullptr;
+  DevicePointer device = 0;
+};
+
+class Device {
+ public:
+  // Of the context that is current on this thread.
+  static Device& current();
+  // Of the primary context of a device, which torch and the CUDA runtime use; makes it if need be.
+  static Device& primary(int ordinal);
+
+  Device(const Driver& driver, Context context) : driver_(driver), context_(context) {}
+
+  const Driver& driver() const { return driver_; }
+  Context context() const { return context_; }
+
+  // With timing. May be pending still from its last owner, which a new record puts an end to.
+  Event take_event();
+  void give_back(Event event);  // or null
+
+  // A kernel of the last owner may write to it once more, with that owner's serial.
+  StampPlace take_stamp();
+  void give_back(StampPlace place);
+
+  // Compiled and loaded at the first use.
+  const DeviceCode& code();
+
+  // A stream that does not wait for others, made at the first use, on which nothing runs.
+  Stream idle_stream();
+
+  // Unique among all stamps, never 0.
+  static std::uint32_t next_serial();
+
+ private:
+  const Driver& driver_;
+  Context context_;
+  std::recursive_mutex mutex_;
+  std::vector<Event> events_;
+  std::vector<StampPlace> stamps_;
+  std::unique_ptr<DeviceCode> code_;
+  Stream idle_stream_ = nullptr;
+};
+
+}  // namespace syncfree::runtime::cuda

@@ -1,0 +1,112 @@
+// The CUDA driver, loaded when it is first needed: this module is built and imported without CUDA.
+//
+// Only what the timer calls is declared. Handles cross this border as the driver's own: a stream of
+// torch, cudaStream_t, is a Stream here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace syncfree::runtime::cuda {
+
+using Result = int;
+using Context = struct ContextHandle*;
+using Stream = struct StreamHandle*;
+using Event = struct EventHandle*;
+using Module = struct ModuleHandle*;
+using Function = struct FunctionHandle*;
+using DevicePointer = unsigned long long;
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kInvalidHandle = 400;  // also: an event that was never recorded
+inline constexpr Result kNotReady = 600;
+inline constexpr Result kCaptureImplicit = 906;  // legacy stream, while another one is captured
+
+inline constexpr int kCaptureNone = 0;
+inline constexpr int kCaptureRelaxed = 2;
+inline constexpr unsigned int kRecordExternal = 1;
+inline constexpr unsigned int kStreamNonBlocking = 1;
+inline constexpr unsigned int kHostPortableMapped = 3;
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The functions of one driver library, by their exported names.
+struct Driver {
+  Result (*init)(unsigned int);
+  Result (*get_error_name)(Result, const char**);
+  Result (*get_error_string)(Result, const char**);
+  Result (*device_get_count)(int*);
+  Result (*device_get)(int*, int);
+  Result (*primary_context_retain)(Context*, int);
+  Result (*context_get_current)(Context*);
+  Result (*context_push)(Context);
+  Result (*context_pop)(Context*);
+  Result (*stream_create)(Stream*, unsigned int);
+  Result (*stream_is_capturing)(Stream, int*);
+  Result (*exchange_capture_mode)(int*);
+  Result (*event_create)(Event*, unsigned int);
+  Result (*event_record)(Event, Stream);
+  Result (*event_record_with_flags)(Event, Stream, unsigned int);
+  Result (*event_query)(Event);
+  Result (*event_synchronize)(Event);
+  Result (*event_elapsed)(float*, Event, Event);  // milliseconds; kNotReady instead of waiting
+  Result (*module_load)(Module*, const void*);
+  Result (*module_get_function)(Function*, Module, const char*);
+  Result (*launch)(Function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                   unsigned int, unsigned int, Stream, void**, void**);
+  Result (*host_alloc)(void**, std::size_t, unsigned int);
+  Result (*host_device_pointer)(DevicePointer*, void*, unsigned int);
+
+  // Throws Error with the call and the driver's words where `result` is no success.
+  void check(Result result, const char* call) const {
+    if (result != kSuccess) [[unlikely]]
+      throw Error(describe(result, call));
+  }
+  std::string describe(Result result, const char* call) const;
+};
+
+// Why no driver can be used here; empty if one can.
+std::string status();
+
+// The driver, initialised; throws Error with the status where there is none. The environment
+// variable SYNCFREE_LIBCUDA names another library than libcuda.so.1; each has one table for good.
+const Driver& driver();
+
+// While it lives, calls of this thread may be made although a graph is being captured somewhere,
+// and do not spoil that. The calls themselves must have nothing to do with the capture.
+class DuringCaptures {
+ public:
+  explicit DuringCaptures(const Driver& driver) : driver_(driver) {
+    driver_.exchange_capture_mode(&mode_);
+  }
+  ~DuringCaptures() { driver_.exchange_capture_mode(&mode_); }
+  DuringCaptures(const DuringCaptures&) = delete;
+  DuringCaptures& operator=(const DuringCaptures&) = delete;
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCaptureRelaxed;
+};
+
+// Makes a context current while it lives; costs one look-up where it is so already.
+class InContext {
+ public:
+  InContext(const Driver& driver, Context context);
+  ~InContext();
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  bool pushed_ = false;
+};
+
+// The current context of this thread; throws Error if there is none.
+Context current_context(const Driver& driver);
+
+}  // namespace syncfree::runtime::cuda

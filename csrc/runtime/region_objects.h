@@ -1,0 +1,87 @@
+// The Python objects Region and RegionTimer, written against CPython itself: their calls stand
+// around every region, and what they cost is added to it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+
+#include "runtime/region_timer.h"
+#include "runtime/timer_types.h"
+
+namespace syncfree::runtime {
+
+inline constexpr int kKinds = 3;
+
+struct TimerObject {
+  PyObject ob_base;
+  RegionTimer* timer;
+  PyObject* current_device;  // () -> int; null without a GPU
+  PyObject* current_stream;  // (int) -> int, the driver's handle
+  PyObject* push_range;      // NVTX; null without
+  PyObject* pop_range;
+  PyObject* names[kKinds];  // str -> address of its RegionHistory
+};
+
+struct RegionObject {
+  PyObject ob_base;
+  TimerObject* owner;
+  PyObject* name;
+  RegionHistory* history;
+  RegionSlot* slot;  // null if closed, or if this one cannot be timed
+  std::int64_t bytes;
+  bool is_open;
+};
+
+// Interned.
+inline PyObject* kind_names[kKinds] = {};
+
+class WithoutGil {
+ public:
+  WithoutGil() : thread_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(thread_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* thread_;
+};
+
+// A full queue of the GPU makes the driver wait, and what it waits for may need the GIL.
+template <typename Function>
+void without_gil(Function function) {
+  const WithoutGil released;
+  function();
+}
+
+// The result of `function`, or null with Python's error set.
+template <typename Function>
+PyObject* guarded(Function function) {
+  try {
+    return function();
+  } catch (const cuda::Error& error) {
+    set_timer_error(error.what());
+  } catch (pybind11::error_already_set& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+template <typename Function>
+PyCFunction method(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
+}
+
+// Whether `value` is a number of bytes or None, which is -1; else Python's error is set.
+bool read_bytes(PyObject* value, std::int64_t& bytes);
+
+// A closed region of a timer, which it keeps alive.
+PyObject* new_region(TimerObject* owner, PyObject* name, RegionHistory* history,
+                     std::int64_t bytes);
+
+pybind11::object make_region_type();
+pybind11::object make_timer_type();
+
+}  // namespace syncfree::runtime

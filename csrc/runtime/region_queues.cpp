@@ -1,0 +1,239 @@
+// Slots and queues of a timer: what comes in, what becomes a sample, what is dropped.
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "runtime/host_clock.h"
+#include "runtime/own_call.h"
+#include "runtime/region_timer.h"
+
+namespace syncfree::runtime {
+namespace {
+
+constexpr std::size_t kMostQueues = 64;     // before those of streams that are gone are used again
+constexpr float kClockMilliseconds = 1e4f;  // so far a float counts them to 1 us
+constexpr double kLongestStamp = 1e5;       // microseconds
+
+}  // namespace
+
+double LastEnds::gap(std::uint32_t depth, std::uint64_t parent, double start, double end) {
+  if (depth >= kDepths) return kUnknown;
+  End& last = ends[depth];
+  const double gap = last.parent == parent ? start - last.at : kUnknown;
+  last = {end, parent};
+  return gap < 0 ? 0 : gap;  // siblings of two threads may overlap on one stream
+}
+
+StreamQueue& RegionTimer::queue_of(DeviceRegions& device, cuda::Stream stream) {
+  if (device.latest != nullptr && device.latest->stream == stream) [[likely]]
+    return *device.latest;
+  StreamQueue* empty = nullptr;
+  for (StreamQueue& queue : device.queues) {
+    if (queue.stream == stream) return *(device.latest = &queue);
+    if (queue.first == nullptr) empty = &queue;
+  }
+  if (empty == nullptr || device.queues.size() < kMostQueues) {
+    empty = &device.queues.emplace_back();
+  } else {
+    empty->ends = {};
+  }
+  empty->stream = stream;
+  return *(device.latest = empty);
+}
+
+RegionSlot& RegionTimer::take(DeviceRegions& device) {
+  if (device.free == nullptr) [[unlikely]] {
+    if (advance(device, kMostAtOnce) == 0 && !drop_oldest(device))
+      throw cuda::Error("all " + std::to_string(options_.capacity) +
+                        " slots of the timer are open regions: make it with a larger capacity");
+  }
+  RegionSlot& slot = *device.free;
+  device.free = slot.next;
+  return slot;
+}
+
+RegionSlot* RegionTimer::take_captured(DeviceRegions& device) {
+  if (device.captured.size() >= options_.capacity) return nullptr;
+  RegionSlot& slot = device.captured.emplace_back();
+  slot.device = &device;
+  slot.start = device.device->take_event();
+  slot.end = device.device->take_event();
+  return &slot;
+}
+
+RegionSlot& RegionTimer::take_host_slot() {
+  if (free_host_slot_ == nullptr) return host_slots_.emplace_back();
+  RegionSlot& slot = *free_host_slot_;
+  free_host_slot_ = slot.next;
+  return slot;
+}
+
+void RegionTimer::release(RegionSlot& slot) {
+  if (slot.device == nullptr) {
+    slot.next = std::exchange(free_host_slot_, &slot);
+    return;
+  }
+  for (cuda::StampPlace& place : slot.stamps)
+    slot.device->device->give_back(std::exchange(place, {}));
+  slot.next = std::exchange(slot.device->free, &slot);
+}
+
+RegionSlot& RegionTimer::pop(DeviceRegions& device, StreamQueue& queue) {
+  RegionSlot& slot = *queue.first;
+  queue.first = slot.next;
+  if (queue.first == nullptr) queue.last = nullptr;
+  --device.pending;
+  return slot;
+}
+
+bool RegionTimer::drop_oldest(DeviceRegions& device) {
+  StreamQueue* oldest = nullptr;
+  for (StreamQueue& queue : device.queues) {
+    if (queue.first != nullptr &&
+        (oldest == nullptr || queue.first->sample.sequence < oldest->first->sample.sequence))
+      oldest = &queue;
+  }
+  if (oldest == nullptr) return false;
+  release(pop(device, *oldest));
+  ++dropped_;
+  return true;
+}
+
+// Makes the oldest region of a queue a sample, if its end has passed.
+bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
+  if (queue.first == nullptr) return false;
+  RegionSlot& slot = *queue.first;
+  const cuda::Driver& driver = device.device->driver();
+  float to_end = 0, inside = 0;
+  const cuda::Event from = queue.anchor == nullptr ? device.clock : queue.anchor;
+  cuda::Result result = driver.event_elapsed(&to_end, from, slot.end);
+  if (result == cuda::kSuccess) result = driver.event_elapsed(&inside, slot.start, slot.end);
+  if (result == cuda::kNotReady) return false;
+  if (result != cuda::kSuccess) {
+    release(pop(device, queue));
+    ++lost_;
+    problem_ = driver.describe(result, "cuEventElapsedTime");
+    return true;
+  }
+  const bool is_stamped = slot.serials[0] != 0;
+  for (int i : {0, 1})  // the last one stands behind the end
+    if (is_stamped && !slot.stamps[i].host->has_arrived(slot.serials[i])) return false;
+
+  RegionSample& sample = slot.sample;
+  const double end = (queue.anchor == nullptr ? device.clock_at : queue.anchor_at) + to_end * 1e3;
+  sample.gpu = inside * 1e3;
+  sample.gpu_start = end - sample.gpu;
+  sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, sample.gpu_start, end);
+  if (is_stamped) sample.mhz = cuda::effective_mhz(*slot.stamps[0].host, *slot.stamps[1].host);
+  if (queue.anchor == nullptr) queue.anchor = device.device->take_event();
+  std::swap(queue.anchor, slot.end);
+  queue.anchor_at = end;
+  add(*slot.history, sample);
+  release(pop(device, queue));
+  return true;
+}
+
+std::size_t RegionTimer::advance(DeviceRegions& device, std::size_t most) {
+  if (device.pending == 0) return 0;
+  const OwnCall own;
+  const cuda::Driver& driver = device.device->driver();
+  const cuda::DuringCaptures allowed(driver);
+  const cuda::InContext here(driver, device.device->context());
+  std::size_t done = 0;
+  for (StreamQueue& queue : device.queues)
+    while (done < most && advance(device, queue)) ++done;
+  return done;
+}
+
+std::size_t RegionTimer::read_captured(DeviceRegions& device) {
+  const OwnCall own;
+  const cuda::Driver& driver = device.device->driver();
+  const cuda::DuringCaptures allowed(driver);
+  const cuda::InContext here(driver, device.device->context());
+  std::size_t done = 0;
+  for (RegionSlot& slot : device.captured) {
+    if (slot.is_open || slot.history == nullptr) continue;
+    float to_end = 0, inside = 0;
+    // Fails for a graph that has not been replayed yet, or that is being replayed now.
+    if (driver.event_elapsed(&to_end, device.clock, slot.end) != cuda::kSuccess ||
+        driver.event_elapsed(&inside, slot.start, slot.end) != cuda::kSuccess || inside < 0)
+      continue;
+    device.clock_is_old |= to_end > kClockMilliseconds;
+    if (to_end == slot.last_reading) continue;  // the replay that is known
+    slot.last_reading = to_end;
+    RegionSample sample = slot.sample;
+    sample.gpu = inside * 1e3;
+    sample.gpu_start = device.clock_at + to_end * 1e3 - sample.gpu;
+    add(*slot.history, sample);
+    slot.sample.flags &= ~RegionSample::kFirst;
+    ++done;
+  }
+  return done;
+}
+
+// Keeps times from the clock to captured regions short.
+void RegionTimer::move_clock(DeviceRegions& device) {
+  // What is pending may lie before the new clock.
+  if (!device.clock_is_old || device.pending != 0) return;
+  const OwnCall own;
+  const cuda::Driver& driver = device.device->driver();
+  const cuda::DuringCaptures allowed(driver);
+  const cuda::InContext here(driver, device.device->context());
+  float passed = 0;
+  if (device.next_clock == nullptr) {
+    const cuda::Event next = device.device->take_event();
+    driver.check(driver.event_record(next, device.device->idle_stream()), "cuEventRecord");
+    device.next_clock = next;
+  } else if (driver.event_elapsed(&passed, device.clock, device.next_clock) == cuda::kSuccess) {
+    device.clock_at += passed * 1e3;
+    device.clock_is_old = false;
+    for (RegionSlot& slot : device.captured) {  // what is known must be known by the new clock
+      float before = 0, after = std::numeric_limits<float>::quiet_NaN();
+      if (driver.event_elapsed(&before, device.clock, slot.end) == cuda::kSuccess &&
+          before == slot.last_reading)
+        driver.event_elapsed(&after, device.next_clock, slot.end);
+      slot.last_reading = after;
+    }
+    device.device->give_back(
+        std::exchange(device.clock, std::exchange(device.next_clock, nullptr)));
+  }
+}
+
+std::vector<RegionEnd> RegionTimer::last_ends() const {
+  std::vector<RegionEnd> ends;
+  for (const auto& device : devices_) {
+    if (device == nullptr) continue;
+    for (const StreamQueue& queue : device->queues) {
+      const RegionSlot* last = queue.last;
+      if (last != nullptr)
+        ends.push_back({device->device, last->end, last->stamps[1].host, last->serials[1]});
+    }
+  }
+  return ends;
+}
+
+void RegionTimer::wait(const std::vector<RegionEnd>& ends) const {
+  for (const RegionEnd& end : ends) {
+    const cuda::Driver& driver = end.device->driver();
+    const cuda::InContext here(driver, end.device->context());
+    driver.check(driver.event_synchronize(end.event), "cuEventSynchronize");
+    // A stamp takes microseconds more. Not for ever: another thread may have made it a sample, and
+    // then its place serves another one.
+    const double until = host_microseconds() + kLongestStamp;
+    while (end.serial != 0 && !end.stamp->has_arrived(end.serial) && host_microseconds() < until)
+      std::this_thread::yield();
+  }
+}
+
+std::size_t RegionTimer::pending() const {
+  std::size_t sum = 0;
+  for (const auto& device : devices_) sum += device == nullptr ? 0 : device->pending;
+  return sum;
+}
+
+void RegionTimer::add(RegionHistory& history, const RegionSample& sample) {
+  if (sample.sequence > cleared_before_ || sample.flags & RegionSample::kCaptured)
+    history.add(sample);
+}
+
+}  // namespace syncfree::runtime

@@ -1,0 +1,193 @@
+// Times regions of streams with pairs of events, and never waits for them.
+//
+// A region takes a slot with two events, records one at its beginning and one at its end, and the
+// slot joins the queue of its stream. Now and then the oldest slots of the queues are asked,
+// without waiting, whether their end has passed; their times become a sample and the slot is free
+// again. The number of slots is fixed. If none is free, the oldest one in a queue is dropped and
+// counted.
+//
+// Knows no Python. A caller holds one lock (there: the GIL) in all calls but `record_start` and
+// `record_end`, which touch nothing but their slot and may block while the GPU's queue is full.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/cuda_device.h"
+#include "runtime/region_sample.h"
+
+namespace syncfree::runtime {
+
+inline constexpr std::size_t kMostNames = 4096;
+inline constexpr std::size_t kDepths = 16;      // gaps of regions nested deeper are not known
+inline constexpr std::size_t kMostAtOnce = 24;  // slots that one look at the queues frees
+
+struct DeviceRegions;
+
+// The end of the last region at each depth, to measure gaps between siblings.
+struct LastEnds {
+  struct End {
+    double at = kUnknown;
+    std::uint64_t parent = 0;
+  };
+  std::array<End, kDepths> ends;
+
+  // From the last sibling's end to `start`; notes this one's end.
+  double gap(std::uint32_t depth, std::uint64_t parent, double start, double end);
+};
+
+struct RegionSlot;
+
+// The regions that are open on one thread, innermost first, and when the last ones were closed.
+struct ThreadRegions {
+  RegionSlot* innermost = nullptr;
+  std::uint64_t id = 0;
+  LastEnds ends;
+};
+
+struct RegionSlot {
+  cuda::Event start = nullptr;
+  cuda::Event end = nullptr;
+  cuda::StampPlace stamps[2];
+  std::uint32_t serials[2] = {0, 0};  // of the stamps; 0 without
+  bool probe = false;                 // look at the end whether the GPU has begun
+  bool is_open = false;
+  RegionSlot* next = nullptr;   // free, or behind this one in its queue
+  RegionSlot* outer = nullptr;  // while open
+  ThreadRegions* thread = nullptr;
+  DeviceRegions* device = nullptr;  // null without a GPU
+  RegionHistory* history = nullptr;
+  // Of a captured region: milliseconds from the clock to the end of its last known replay.
+  float last_reading = std::numeric_limits<float>::quiet_NaN();
+  RegionSample sample;
+};
+
+// Regions of one stream whose ends are recorded, oldest first.
+struct StreamQueue {
+  cuda::Stream stream = nullptr;
+  RegionSlot* first = nullptr;
+  RegionSlot* last = nullptr;
+  // The end of the last region that became a sample, from where the next one is measured: times
+  // between events are floats, and exact only while they are short.
+  cuda::Event anchor = nullptr;
+  double anchor_at = 0;
+  LastEnds ends;
+};
+
+struct DeviceRegions {
+  cuda::Device* device = nullptr;
+  int ordinal = -1;
+  std::vector<RegionSlot> slots;
+  RegionSlot* free = nullptr;
+  std::deque<StreamQueue> queues;  // whose addresses stay
+  StreamQueue* latest = nullptr;   // that was used
+  std::size_t pending = 0;
+  std::deque<RegionSlot> captured;
+  // Recorded on the device's idle stream: a point in time that GPU and host share.
+  cuda::Event clock = nullptr;
+  double clock_at = 0;
+  bool clock_is_old = false;
+  cuda::Event next_clock = nullptr;  // recorded to take the place of `clock`; null if none is
+};
+
+// What comes last in a queue: an event, and perhaps a stamp behind it.
+struct RegionEnd {
+  cuda::Device* device;
+  cuda::Event event;
+  const cuda::Stamp* stamp;
+  std::uint32_t serial;
+};
+
+class RegionTimer {
+ public:
+  struct Options {
+    std::size_t capacity;       // slots of a device
+    std::size_t history;        // samples kept for each name
+    std::uint64_t stamp_every;  // one region of a name in so many; 0: never
+    bool has_gpu;
+  };
+
+  // Whether this process is the forked child of one that had a timer: it must not use CUDA, and its
+  // regions are skipped.
+  static bool in_forked_child();
+
+  explicit RegionTimer(const Options& options);
+  ~RegionTimer();
+  RegionTimer(const RegionTimer&) = delete;
+  RegionTimer& operator=(const RegionTimer&) = delete;
+
+  // The history of a name and kind; throws cuda::Error beyond `kMostNames`.
+  RegionHistory& name(const std::string& name, RegionKind kind);
+
+  // Makes the slots and kernels of a device, which takes milliseconds; else its first region does.
+  void prepare(int device);
+
+  // A slot for a region that begins on this thread; null if it cannot be timed, which is counted.
+  RegionSlot* open(RegionHistory& history, int device, cuda::Stream stream, std::int64_t bytes);
+  void record_start(RegionSlot& slot);
+  void record_end(RegionSlot& slot);
+  void close(RegionSlot& slot);
+  // Instead of `close`, without a sample.
+  void abandon(RegionSlot& slot);
+  // As `abandon`, for a region that should have become one.
+  void lose(RegionSlot& slot, const std::string& problem);
+
+  // Turns what has ended into samples; returns how many. Never waits.
+  std::size_t poll();
+  // Waits until everything recorded so far has passed; not inside of the lock. The one call here
+  // that waits, so it does not hide from the sync detector.
+  void wait(const std::vector<RegionEnd>& ends) const;
+  std::vector<RegionEnd> last_ends() const;
+  std::size_t pending() const;
+
+  // Forgets the samples and counts; what is open or pending now will not count either.
+  void clear();
+
+  const std::deque<RegionHistory>& histories() const { return histories_; }
+  std::uint64_t dropped() const { return dropped_; }
+  std::uint64_t skipped() const { return skipped_; }
+  std::uint64_t lost() const { return lost_; }
+  // Of the last region that was lost, in the driver's words.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  ThreadRegions& this_thread();
+  DeviceRegions& on(int ordinal);
+  StreamQueue& queue_of(DeviceRegions& device, cuda::Stream stream);
+  RegionSlot& take(DeviceRegions& device);
+  RegionSlot* take_captured(DeviceRegions& device);
+  RegionSlot& take_host_slot();
+  bool drop_oldest(DeviceRegions& device);
+  void leave_thread(RegionSlot& slot);
+  void release(RegionSlot& slot);
+  RegionSlot& pop(DeviceRegions& device, StreamQueue& queue);
+  bool advance(DeviceRegions& device, StreamQueue& queue);
+  std::size_t advance(DeviceRegions& device, std::size_t most);
+  std::size_t read_captured(DeviceRegions& device);
+  void move_clock(DeviceRegions& device);
+  void add(RegionHistory& history, const RegionSample& sample);
+
+  const Options options_;
+  const std::uint64_t id_;  // unlike an address, never used again
+  std::deque<RegionHistory> histories_;
+  std::vector<std::unique_ptr<DeviceRegions>> devices_;  // by ordinal
+  std::unordered_map<std::uint64_t, ThreadRegions> threads_;
+  std::deque<RegionSlot> host_slots_;
+  RegionSlot* free_host_slot_ = nullptr;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t cleared_before_ = 0;  // sequences up to this one do not count
+  std::uint64_t closed_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::uint64_t skipped_ = 0;
+  std::uint64_t lost_ = 0;
+  std::string problem_;
+};
+
+}  // namespace syncfree::runtime

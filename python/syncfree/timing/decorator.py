@@ -1,0 +1,111 @@
+"""`syncfree.timed`: functions and metrics whose calls are regions of a timer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from syncfree.timing.samples import Kind
+from syncfree.timing.timer import EventTimer, default_timer
+
+Target = TypeVar("Target")
+
+
+@overload
+def timed(
+    target: Target,
+    *,
+    name: str | None = None,
+    kind: Kind = "compute",
+    timer: EventTimer | None = None,
+) -> Target: ...
+
+
+@overload
+def timed(
+    target: None = None,
+    *,
+    name: str | None = None,
+    kind: Kind = "compute",
+    timer: EventTimer | None = None,
+) -> Callable[[Target], Target]: ...
+
+
+def timed(
+    target: Any = None,
+    *,
+    name: str | None = None,
+    kind: Kind = "compute",
+    timer: EventTimer | None = None,
+) -> Any:
+    """Makes each call of a function, or of a metric's methods, a region of a timer.
+
+    Bare as a decorator, with arguments as a decorator, or called with a metric.
+
+    Args:
+        target: A function, a coroutine function, or a metric or collection of TorchMetrics or ours.
+        name: Of the region; default: the function's qualified name. The methods of a metric are
+            ``name.update``, ``name.forward`` and ``name.compute``; default: the class's name.
+        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
+        timer: Default: :func:`syncfree.timing.default_timer`, made at the first call.
+
+    Returns:
+        The function to call instead, or the metric itself.
+
+    Raises:
+        TypeError: The target is neither, or a generator function, whose code runs in pieces.
+
+    Example:
+        >>> import syncfree
+        >>> timer = syncfree.EventTimer("cpu")
+        >>> @syncfree.timed(timer=timer)
+        ... def step():
+        ...     return sum(range(1000))
+        >>> step()
+        499500
+        >>> timer.summary()["step"].count
+        1
+    """
+    if target is None:
+        return functools.partial(timed, name=name, kind=kind, timer=timer)
+    if _is_metric(target):
+        from syncfree.timing.metrics import time_metric
+
+        return time_metric(target, timer or default_timer(), name)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise TypeError(
+            f"timed got the generator function {target.__qualname__}, whose code runs in pieces: "
+            "put `with timer.region(...)` around the pieces"
+        )
+    if not callable(target) or isinstance(target, type):
+        raise TypeError(f"timed takes a function or a metric, but got {_described(target)}")
+    label = str(name or getattr(target, "__qualname__", type(target).__name__))
+
+    if inspect.iscoroutinefunction(target):
+
+        @functools.wraps(target)
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            with (timer or default_timer()).region(label, kind):
+                return await target(*args, **kwargs)
+
+        return later
+
+    @functools.wraps(target)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with (timer or default_timer()).region(label, kind):
+            return target(*args, **kwargs)
+
+    return call
+
+
+def _is_metric(target: Any) -> bool:
+    # Without an import of TorchMetrics there is no metric.
+    package = sys.modules.get("torchmetrics")
+    return package is not None and isinstance(target, (package.Metric, package.MetricCollection))
+
+
+def _described(target: Any) -> str:
+    return f"the class {target.__name__}" if isinstance(target, type) else type(target).__name__

@@ -1,0 +1,91 @@
+"""Samples as a trace that chrome://tracing and Perfetto show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from syncfree.timing.samples import Sample
+
+_HOST = 1_000_000
+"""The process id of the host's rows; devices have their index."""
+
+_SHOWN_APART = frozenset({"name", "kind", "gpu_start_us", "gpu_us", "host_start_us"})
+
+
+def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> dict[str, Any]:
+    """The Trace Event Format: complete events of GPU streams and of host threads.
+
+    Times are microseconds since the first of them. The GPU's row of a region stands below the
+    host's by its ``args.sequence``.
+
+    Args:
+        samples: In any order.
+        path: A file to write it to as JSON, too.
+
+    Returns:
+        The document.
+
+    Example:
+        >>> step = Sample("step", gpu_us=5.0, host_start_us=1.0, host_enqueue_us=2.0)
+        >>> trace = chrome_trace([step])
+        >>> [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
+        ['step', 'step']
+    """
+    starts = [each.gpu_start_us for each in samples]
+    starts += [each.host_start_us for each in samples if each.host_start_us is not None]
+    zero = min(starts, default=0.0)
+    streams = _numbers((each.device, each.stream) for each in samples if not each.host_clock)
+    threads = _numbers((0, each.thread) for each in samples if each.host_start_us is not None)
+    events: list[dict[str, Any]] = []
+    for device in sorted({device for device, _ in streams}):
+        events.append(_title("process_name", device, 0, f"GPU {device}"))
+    for (device, handle), number in streams.items():
+        events.append(_title("thread_name", device, number, f"stream {handle:#x}"))
+    if threads:
+        events.append(_title("process_name", _HOST, 0, "host"))
+    for (_, thread), number in threads.items():
+        events.append(_title("thread_name", _HOST, number, f"thread {thread}"))
+    for each in samples:
+        details = {
+            key: value
+            for key, value in each.as_dict().items()
+            if value is not None and key not in _SHOWN_APART
+        }
+        if not each.host_clock:
+            row = each.device, streams[each.device, each.stream]
+            events.append(_span(each, each.gpu_start_us - zero, each.gpu_us, row, details))
+        if each.host_start_us is not None and each.host_enqueue_us is not None:
+            row = _HOST, threads[0, each.thread]
+            start = each.host_start_us - zero
+            events.append(_span(each, start, each.host_enqueue_us, row, details))
+    document = {"traceEvents": events, "displayTimeUnit": "ms"}
+    if path is not None:
+        Path(path).write_text(json.dumps(document))
+    return document
+
+
+def _numbers(keys: Any) -> dict[tuple[int, int], int]:
+    """Small row numbers for handles, which are too long for the viewers' numbers."""
+    return {key: number for number, key in enumerate(sorted(set(keys)))}
+
+
+def _span(
+    sample: Sample, start: float, length: float, row: tuple[int, int], details: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "name": sample.name,
+        "cat": sample.kind,
+        "ph": "X",
+        "ts": start,
+        "dur": length,
+        "pid": row[0],
+        "tid": row[1],
+        "args": details,
+    }
+
+
+def _title(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}

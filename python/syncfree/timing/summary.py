@@ -1,0 +1,258 @@
+"""A timer's regions in figures, and the ways to show them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from syncfree.errors import MissingExtraError
+from syncfree.timing import verdicts
+from syncfree.timing.samples import History, Kind, Recording, Sample
+from syncfree.timing.statistics import mad, median, quantiles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class RegionSummary:
+    """One region in figures. Times are GPU times in microseconds unless they say otherwise.
+
+    Quantiles are of the samples that are kept; count, total and minimum of all there ever were.
+
+    Attributes:
+        name: Of the region.
+        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
+        count: How many samples there were.
+        kept: How many the quantiles are of.
+        median_us: The middle one.
+        p10_us: One in ten is below.
+        p90_us: One in ten is above.
+        p99_us: One in a hundred is above.
+        min_us: The smallest.
+        mad_us: Median absolute deviation from the median, not scaled.
+        total_us: Their sum.
+        share: Of the step: of the total of all outermost regions on the same clock.
+        transfers_us: Median time of regions of kinds h2d and d2h inside of it.
+        host_enqueue_us: Median host time in the block; None of captured regions alone.
+        gpu_gap_us: Median gap on the stream before it; None if not known.
+        host_gap_us: Median gap on the host before it; None if not known.
+        mhz: Median effective clock; None if no sample is stamped.
+        gb_per_second: Median rate, where the bytes are known.
+        flags: How many of the kept samples have each flag.
+        verdict: What it means, in words.
+    """
+
+    name: str
+    kind: Kind
+    count: int
+    kept: int
+    median_us: float
+    p10_us: float
+    p90_us: float
+    p99_us: float
+    min_us: float
+    mad_us: float
+    total_us: float
+    share: float
+    transfers_us: float
+    host_enqueue_us: float | None
+    gpu_gap_us: float | None
+    host_gap_us: float | None
+    mhz: float | None
+    gb_per_second: float | None
+    flags: dict[str, int]
+    verdict: str
+
+
+class Summary:
+    """What a timer has measured so far; made by :meth:`EventTimer.summary`.
+
+    Args:
+        recording: What the timer handed over.
+
+    Attributes:
+        recording: The same, with the flags of its samples.
+        regions: The regions, that with the largest total first.
+        notes: What a reader of the figures has to know, as sentences.
+
+    Example:
+        >>> from syncfree.timing.samples import History, Recording, Sample
+        >>> step = History.of([Sample("step", gpu_us=3.0), Sample("step", gpu_us=5.0)])
+        >>> Summary(Recording((step,)))["step"].median_us
+        4.0
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = _flagged(recording)
+        self.notes = recording.notes
+        outermost = sum(map(_outermost_total, recording.histories))
+        inside = _transfers_inside(self.samples)
+        self.regions = sorted(
+            (_summarize(each, outermost, inside) for each in self.recording.histories),
+            key=lambda region: -region.total_us,
+        )
+
+    @property
+    def samples(self) -> list[Sample]:
+        """All samples that are kept, in the order in which the GPU began them."""
+        samples = [each for history in self.recording.histories for each in history.samples]
+        return sorted(samples, key=lambda each: each.gpu_start_us)
+
+    def __getitem__(self, name: str) -> RegionSummary:
+        """The region of that name; of several kinds, that with the largest total.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for region in self.regions:
+            if region.name == name:
+                return region
+        known = ", ".join(repr(region.name) for region in self.regions) or "none"
+        raise KeyError(f"no samples of a region {name!r}; there are those of: {known}")
+
+    def json(self, samples: bool = False) -> dict[str, Any]:
+        """The document of docs/timing.md, as plain values.
+
+        Args:
+            samples: Whether each kept sample is in it too.
+
+        Example:
+            >>> Summary(Recording(())).json()["regions"]
+            []
+        """
+        document: dict[str, Any] = {
+            "version": VERSION,
+            "clock": self.recording.clock,
+            "notes": self.notes,
+            "pending": self.recording.pending,
+            "dropped": self.recording.dropped,
+            "skipped": self.recording.skipped,
+            "lost": self.recording.lost,
+            "regions": [asdict(each) for each in self.regions],
+        }
+        if samples:
+            document["samples"] = [each.as_dict() for each in self.samples]
+        return document
+
+    def table(self) -> Table:
+        """The regions as a table for ``rich.print``.
+
+        Raises:
+            MissingExtraError: rich is not installed; ``str(summary)`` needs nothing.
+        """
+        from syncfree.timing.display import as_table
+
+        try:
+            return as_table(self)
+        except ImportError:
+            raise MissingExtraError("The table of a timer", "cli") from None
+
+    def plot(self) -> Figure:
+        """Timeline and distributions of the kept samples, as a figure of matplotlib.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from syncfree.timing.display import as_figure
+
+        try:
+            return as_figure(self)
+        except ImportError:
+            raise MissingExtraError("The plot of a timer", "plot") from None
+
+    def to_chrome_trace(self, path: str | Path | None = None) -> dict[str, Any]:
+        """The timeline for ``chrome://tracing`` and Perfetto: GPU streams and host threads.
+
+        Args:
+            path: A file to write it to as JSON, too.
+        """
+        from syncfree.timing.export import chrome_trace
+
+        return chrome_trace(self.samples, path)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.name} ({each.kind}): {each.count}x, median "
+            f"{verdicts.duration(each.median_us)}, p90 {verdicts.duration(each.p90_us)}, total "
+            f"{verdicts.duration(each.total_us)} ({each.share:.0%}); {each.verdict}"
+            for each in self.regions
+        ]
+        return "\n".join([*lines, *self.notes]) or "no samples yet"
+
+    def __repr__(self) -> str:
+        return f"Summary({len(self.regions)} regions, clock={self.recording.clock!r})"
+
+
+def _flagged(recording: Recording) -> Recording:
+    clocks = verdicts.highest_clocks(
+        each for history in recording.histories for each in history.samples
+    )
+    return replace(
+        recording,
+        histories=tuple(
+            replace(history, samples=verdicts.flagged(history.samples, clocks))
+            for history in recording.histories
+        ),
+    )
+
+
+def _outermost_total(history: History) -> float:
+    """The part of a region's total that has no region around it."""
+    outermost = sum(each.depth == 0 for each in history.samples)
+    return history.total_us * outermost / len(history.samples)
+
+
+def _transfers_inside(samples: list[Sample]) -> dict[int, float]:
+    """Time of transfers inside of each region, by its sequence."""
+    around = {each.sequence: each for each in samples}
+    inside: dict[int, float] = {}
+    for each in samples:
+        # Replays of a captured region share a sequence, so they cannot be told apart here.
+        if each.kind == "compute" or each.captured:
+            continue
+        parent = around.get(each.parent)
+        # A transfer inside of a transfer is counted with that.
+        while parent is not None and parent.kind == "compute":
+            inside[parent.sequence] = inside.get(parent.sequence, 0.0) + each.gpu_us
+            parent = around.get(parent.parent)
+    return inside
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _summarize(history: History, outermost: float, inside: dict[int, float]) -> RegionSummary:
+    samples = history.samples
+    times = [each.gpu_us for each in samples]
+    p10, p50, p90, p99 = quantiles(times, (0.1, 0.5, 0.9, 0.99))
+    rates = [s.bytes / s.gpu_us / 1e3 for s in samples if s.bytes is not None and s.gpu_us > 0]
+    return RegionSummary(
+        name=history.name,
+        kind=history.kind,
+        count=history.count,
+        kept=len(samples),
+        median_us=p50,
+        p10_us=p10,
+        p90_us=p90,
+        p99_us=p99,
+        min_us=history.min_us,
+        mad_us=mad(times),
+        total_us=history.total_us,
+        share=history.total_us / outermost if outermost else 0.0,
+        transfers_us=median(inside.get(each.sequence, 0.0) for each in samples),
+        host_enqueue_us=_median([each.host_enqueue_us for each in samples]),
+        gpu_gap_us=_median([each.gpu_gap_us for each in samples]),
+        host_gap_us=_median([each.host_gap_us for each in samples]),
+        mhz=_median([each.mhz for each in samples]),
+        gb_per_second=median(rates) if rates else None,
+        flags=dict(Counter(name for each in samples for name in each.flags)),
+        verdict=verdicts.verdict(samples),
+    )

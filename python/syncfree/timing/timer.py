@@ -1,0 +1,246 @@
+"""The event timer: regions of a program, timed on the GPU without a wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from syncfree import _runtime
+from syncfree.errors import DeviceError
+from syncfree.timing.samples import Kind, Recording, Sample, from_runtime
+from syncfree.timing.summary import Summary
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+Target = TypeVar("Target")
+
+CUDA_CLOCK = "CUDA events"
+
+
+class EventTimer(_runtime.RegionTimer):
+    """Times regions with CUDA events, and never makes the host wait for the GPU.
+
+    A region records an event at its beginning and one at its end, on the stream that is current
+    when it begins. Later regions and :meth:`poll` ask, without waiting, which ends have passed, and
+    turn those into samples. Regions may be nested, on several streams and in several threads. On a
+    stream that is being captured they become part of the CUDA graph; after a replay, `poll` reads
+    the last one.
+
+    Without a GPU the host's monotonic clock stands in, and every result says so.
+
+    Args:
+        device: ``None`` times the device that is current when a region begins, or the host where
+            torch sees no GPU. ``"cuda:1"`` times that device always, ``"cpu"`` the host.
+        capacity: Regions of a device that may be under way at once. Beyond that the oldest one is
+            dropped and counted.
+        history: Samples kept of each name, for quantiles, traces and plots.
+        stamp_every: One region of a name in so many is stamped with the GPU's clock by two kernels
+            of one thread, which costs it their launches; 0 for none.
+        nvtx: Whether regions are NVTX ranges too, for Nsight; has no effect without a GPU.
+
+    Attributes:
+        clock: What the times are of: ``"CUDA events"``, or the host's clock and why.
+
+    Raises:
+        DeviceError: The device is no GPU of this machine.
+        TypeError: The device is none at all.
+        ValueError: A number is out of range.
+        TimerError: The driver refused.
+
+    Example:
+        >>> import syncfree
+        >>> timer = syncfree.EventTimer("cpu")
+        >>> for _ in range(3):
+        ...     with timer.region("step"):
+        ...         total = sum(range(1000))
+        >>> timer.summary()["step"].count
+        3
+    """
+
+    clock: str
+
+    def __new__(  # noqa: D102
+        cls,
+        device: torch.device | str | int | None = None,
+        *,
+        capacity: int = 2048,
+        history: int = 1024,
+        stamp_every: int = 64,
+        nvtx: bool = False,
+    ) -> EventTimer:
+        index, clock = _choose(device)
+        functions: tuple[Callable[..., int] | None, ...] = (None, None)
+        ranges: tuple[Callable[..., object] | None, ...] = (None, None)
+        if clock == CUDA_CLOCK:
+            torch.cuda.init()
+            if nvtx:
+                ranges = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+            functions = (
+                torch._C._cuda_getDevice if index is None else lambda: index,
+                torch._C._cuda_getCurrentRawStream,
+            )
+        self = super().__new__(
+            cls,
+            *functions,
+            capacity=capacity,
+            history=history,
+            stamp_every=stamp_every,
+            push_range=ranges[0],
+            pop_range=ranges[1],
+        )
+        self.clock = clock
+        if clock == CUDA_CLOCK:
+            self.prepare(torch.cuda.current_device() if index is None else index)
+        return self
+
+    def start(
+        self, name: str, kind: Kind = "compute", *, bytes: int | None = None
+    ) -> _runtime.Region:
+        """Begins a region that ends with its ``stop()``, where a block does not fit.
+
+        Args:
+            name: As of `region`.
+            kind: As of `region`.
+            bytes: As of `region`.
+
+        Returns:
+            The region, which has begun.
+
+        Example:
+            >>> import syncfree
+            >>> timer = syncfree.EventTimer("cpu")
+            >>> region = timer.start("load")
+            >>> region.stop()
+            >>> timer.summary()["load"].count
+            1
+        """
+        return self.region(name, kind, bytes=bytes).start()
+
+    def recording(self) -> Recording:
+        """All samples that are kept, with exact totals and counts. Never waits."""
+        self.poll()
+        return Recording(from_runtime(self.histories()), clock=self.clock, **self.counts())
+
+    def samples(self) -> list[Sample]:
+        """All samples that are kept, in the order in which the GPU began them. Never waits."""
+        return self.summary().samples
+
+    def summary(self) -> Summary:
+        """The regions in figures, with a verdict on each. Never waits.
+
+        What the GPU has not finished is not in it, and a note says how much that is; call `wait`
+        before to have all.
+        """
+        return Summary(self.recording())
+
+    def table(self) -> Table:
+        """The same as ``summary().table()``."""
+        return self.summary().table()
+
+    def json(self, samples: bool = False) -> dict[str, Any]:
+        """The same as ``summary().json(samples)``."""
+        return self.summary().json(samples)
+
+    def plot(self) -> Figure:
+        """The same as ``summary().plot()``."""
+        return self.summary().plot()
+
+    def to_chrome_trace(self, path: str | Path | None = None) -> dict[str, Any]:
+        """The same as ``summary().to_chrome_trace(path)``."""
+        return self.summary().to_chrome_trace(path)
+
+    def wrap(self, target: Target) -> Target:
+        """Times the methods of a metric or collection, or the calls of a function.
+
+        A metric stays the same object, with the same states, and is still an instance of its
+        class. Copies and pickles of it are not timed.
+
+        Args:
+            target: A TorchMetrics metric or collection, one of ours, or a function.
+
+        Returns:
+            The metric itself, or a function to call instead.
+
+        Raises:
+            TypeError: It is none of these.
+
+        Example:
+            >>> import torch, syncfree
+            >>> timer = syncfree.EventTimer("cpu")
+            >>> metric = timer.wrap(syncfree.PeakSignalNoiseRatio(data_range=1.0))
+            >>> metric.update(torch.rand(4), torch.rand(4))
+            >>> timer.summary()["PeakSignalNoiseRatio.update"].count
+            1
+        """
+        from syncfree.timing.decorator import timed
+
+        return timed(target, timer=self)
+
+    def track_transfers(self) -> AbstractContextManager[None]:
+        """Times copies between host and GPU as regions of their own, inside of the block.
+
+        Sees the calls of `Tensor.to`, ``cuda``, ``cpu``, ``copy_``, ``item``, ``tolist``, ``bool``,
+        ``float``, ``int``, `torch.tensor` and `torch.as_tensor` that cross; their names are those
+        of the regions, their kind is ``"h2d"`` or ``"d2h"``, and their bytes are known. Costs each
+        function of torch in the block a call of Python.
+
+        Example:
+            >>> import torch, syncfree
+            >>> timer = syncfree.EventTimer("cpu")
+            >>> with timer.track_transfers():
+            ...     x = torch.ones(3).to("cpu")
+            >>> timer.samples()  # nothing crossed
+            []
+        """
+        from syncfree.timing.transfers import tracking
+
+        return tracking(self)
+
+    def __repr__(self) -> str:
+        return f"EventTimer({len(self.histories())} names, clock={self.clock!r})"
+
+
+def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
+    """A fixed device or None, and what the clock is."""
+    if device is None:
+        reason = _runtime.cuda_status() if torch.cuda.is_available() else "torch sees no GPU"
+        return None, CUDA_CLOCK if not reason else f"the host's clock, because {reason}"
+    asked = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if asked.type == "cpu":
+        return None, "the host's clock, as was asked"
+    if asked.type != "cuda":
+        raise DeviceError(f"a timer takes a CUDA device or the CPU, but got {asked}")
+    if not torch.cuda.is_available():
+        raise DeviceError(
+            f"a timer was asked for {asked}, but torch sees no GPU here; without a device it uses "
+            "the host's clock"
+        )
+    if asked.index is not None and asked.index >= torch.cuda.device_count():
+        raise DeviceError(f"there are {torch.cuda.device_count()} GPUs, but got {asked}")
+    reason = _runtime.cuda_status()
+    if not reason:
+        return asked.index, CUDA_CLOCK
+    if torch.version.cuda is None:  # the sync detector's virtual device, or another maker's GPU
+        return None, f"the host's clock, because {reason}"
+    raise DeviceError(f"a timer cannot use {asked}: {reason}")
+
+
+_default: EventTimer | None = None
+_default_lock = threading.Lock()
+
+
+def default_timer() -> EventTimer:
+    """The timer of `syncfree.timed` where none is named; made at its first use."""
+    global _default  # noqa: PLW0603
+    with _default_lock:
+        if _default is None:
+            _default = EventTimer()
+        return _default

@@ -1,0 +1,198 @@
+"""What the samples of a region mean: flags of each, and a sentence for all of them.
+
+The flags come from side data, not from the GPU time alone: a slow region may be short of launches,
+short of clock, or simply work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from syncfree.timing.samples import Sample
+from syncfree.timing.statistics import median, quantile
+
+LAUNCH_BOUND = 0.8
+"""A region whose host time is above this share of its GPU time follows the host."""
+
+LOW_CLOCK = 0.9
+"""A clock below this share of the highest one seen on its GPU is low."""
+
+COLD_GAP_US = 1e5
+"""After so long a gap on the host its next launches are slow: caches and idle states."""
+
+RAMP_GAP_US = 1e4
+"""A low clock after so long a gap is one that ramps; without it, one that is held down."""
+
+OFTEN = 0.5
+"""A flag that so many of the samples have is the verdict on the region."""
+
+VARIES = 2.0
+"""A region whose p90 is so many times its median has no typical time."""
+
+
+def highest_clocks(samples: Iterable[Sample]) -> dict[int, float]:
+    """The highest effective clock of each device, in MHz.
+
+    Example:
+        >>> highest_clocks([Sample("a", mhz=1500.0), Sample("b", mhz=1980.0), Sample("c")])
+        {0: 1980.0}
+    """
+    highest: dict[int, float] = {}
+    for each in samples:
+        if each.mhz is not None:
+            highest[each.device] = max(highest.get(each.device, 0.0), each.mhz)
+    return highest
+
+
+def flagged(
+    samples: Sequence[Sample], highest: dict[int, float] | None = None
+) -> tuple[Sample, ...]:
+    """The samples of a region with their flags.
+
+    ``first``: the first of its name, with loading and allocation in it. ``cold``: that, or the host
+    came to it after a long gap. ``launch_bound``: the GPU waited for the host's launches in it, so
+    its time is the host's. ``ramp``: the clock was low after a gap. ``throttled``: it was low
+    without one, held down by power, heat or a limit. ``captured``: a replay of a CUDA graph.
+
+    A region in which the host takes as long as the GPU is launch-bound, unless the GPU had not even
+    begun it when the host was through: then earlier work held both up, and the host, which may run
+    only so far ahead, was slowed down by the GPU. That is probed for some samples, and holds for
+    those behind them until the next probe.
+
+    Args:
+        samples: Of one name, in the order in which they began.
+        highest: The highest clock of each device; default: that of these samples.
+
+    Example:
+        >>> starved = Sample("step", gpu_us=530.0, host_enqueue_us=520.0, queued=False)
+        >>> flagged([starved])[0].flags
+        ('launch_bound',)
+    """
+    clocks = highest_clocks(samples) if highest is None else highest
+    result, queued = [], False
+    for each in samples:
+        if each.queued is not None:
+            queued = each.queued
+        gap = max(each.host_gap_us or 0.0, each.gpu_gap_us or 0.0)
+        low = each.mhz is not None and each.mhz < LOW_CLOCK * clocks.get(each.device, each.mhz)
+        follows = (
+            each.host_enqueue_us is not None
+            and not each.host_clock
+            and each.host_enqueue_us > LAUNCH_BOUND * each.gpu_us
+        )
+        found = {
+            "cold": each.first or (each.host_gap_us or 0.0) >= COLD_GAP_US,
+            "first": each.first,
+            "launch_bound": follows and not queued,
+            "ramp": low and gap >= RAMP_GAP_US,
+            "throttled": low and gap < RAMP_GAP_US,
+            "captured": each.captured,
+        }
+        result.append(replace(each, flags=tuple(name for name, holds in found.items() if holds)))
+    return tuple(result)
+
+
+def gpu_work_us(samples: Iterable[Sample]) -> float | None:
+    """GPU time without the host's launches, from samples that stood behind earlier work.
+
+    Their launches were all made before the GPU came to them, so nothing of their time is the
+    host's. None if no sample was found so.
+
+    Example:
+        >>> gpu_work_us([Sample("a", gpu_us=530.0), Sample("a", gpu_us=90.0, queued=True)])
+        90.0
+    """
+    behind = [each.gpu_us for each in samples if each.queued]
+    return median(behind) if behind else None
+
+
+def verdict(samples: Sequence[Sample]) -> str:
+    """One sentence on a region: what its time is made of, and what to do about it.
+
+    Args:
+        samples: Of one name, with their flags, in the order in which they began, at least one.
+
+    Raises:
+        ValueError: There is no sample.
+
+    Example:
+        >>> starved = Sample("step", gpu_us=530.0, host_enqueue_us=520.0)
+        >>> print(verdict(flagged([starved])))
+        launch-bound: host enqueue 520 us for 530 us between the events: capture ...
+    """
+    if not samples:
+        raise ValueError("a verdict needs at least one sample, but there is none")
+    only = " (of the first run alone)" if all(each.first for each in samples) else ""
+    return f"{_time(samples)}{_clock(samples)}{_spread(samples)}{only}"
+
+
+def _time(samples: Sequence[Sample]) -> str:
+    gpu = median(each.gpu_us for each in samples)
+    if samples[0].host_clock:
+        return f"host time: {duration(gpu)} by the clock, without a GPU"
+    if samples[0].kind != "compute":
+        return f"{'to' if samples[0].kind == 'h2d' else 'from'} the GPU: {_rate(samples, gpu)}"
+    enqueues = [each.host_enqueue_us for each in samples if each.host_enqueue_us is not None]
+    if not enqueues:
+        return f"captured: {duration(gpu)} a replay"
+    enqueue = median(enqueues)
+    if _share(samples, "launch_bound") > OFTEN:
+        work = gpu_work_us(samples)
+        of = f"{duration(gpu)} between the events"
+        if work is not None:
+            of = f"{duration(work)} of GPU work"
+        return (
+            f"launch-bound: host enqueue {duration(enqueue)} for {of}: capture a graph or fuse, "
+            "or find what the host waits for (`syncfree syncs`)"
+        )
+    text = f"GPU-bound: {duration(gpu)} of GPU time, enqueued in {duration(enqueue)}"
+    gaps = [each.gpu_gap_us for each in samples if each.gpu_gap_us is not None]
+    if gaps and median(gaps) > OFTEN * gpu:
+        text += f"; before it the GPU is idle or untimed for {duration(median(gaps))}"
+    return text
+
+
+def _rate(samples: Sequence[Sample], gpu: float) -> str:
+    moved = [each.bytes / each.gpu_us for each in samples if each.bytes and each.gpu_us > 0]
+    if not moved:
+        return f"{duration(gpu)} a copy, of unknown size"
+    return f"{duration(gpu)} a copy, {median(moved) / 1e3:.3g} GB/s"
+
+
+def _clock(samples: Sequence[Sample]) -> str:
+    stamped = [each for each in samples if each.mhz is not None]
+    if not stamped:
+        return ""
+    clock = median(each.mhz for each in stamped if each.mhz is not None)
+    if _share(stamped, "throttled") > OFTEN:
+        return f"; throttled: {clock:.0f} MHz, though the GPU has run faster"
+    if _share(stamped, "ramp") > OFTEN:
+        return f"; the clock ramps: {clock:.0f} MHz after gaps, though the GPU has run faster"
+    return ""
+
+
+def _spread(samples: Sequence[Sample]) -> str:
+    times = [each.gpu_us for each in samples]
+    middle = median(times)
+    high = quantile(times, 0.9)
+    if len(times) >= 10 and middle > 0 and high > VARIES * middle:
+        return f"; varies: p90 is {high / middle:.1f} times the median"
+    return ""
+
+
+def _share(samples: Sequence[Sample], flag: str) -> float:
+    return sum(flag in each.flags for each in samples) / len(samples)
+
+
+def duration(microseconds: float) -> str:
+    """A time with three digits and its unit.
+
+    Example:
+        >>> duration(12.34), duration(4567.0), duration(2e6)
+        ('12.3 us', '4.57 ms', '2 s')
+    """
+    for unit, scale in (("us", 1.0), ("ms", 1e3)):
+        if abs(microseconds) < 999.5 * scale:
+            return f"{microseconds / scale:.3g} {unit}"
+    return f"{microseconds / 1e6:.3g} s"

@@ -1,0 +1,89 @@
+"""Builds tests/fake_libcuda.cpp and drives it: a CUDA driver whose time the test decides."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from ctypes import c_char_p, c_double, c_int, c_int64, c_long, c_uint32, c_uint64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncfree import _runtime
+
+SOURCE = Path(__file__).parent / "fake_libcuda.cpp"
+
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "reset": (None, []),
+    "pass": (None, [c_int64]),
+    "work": (None, [c_uint64, c_int64]),
+    "busy_until": (c_int64, [c_uint64]),
+    "now": (c_int64, []),
+    "calls": (c_long, [c_char_p]),
+    "unsafe_calls": (c_long, []),
+    "events": (c_long, []),
+    "set_clock": (None, [c_double, c_uint32]),
+    "fail": (None, [c_int]),
+    "break_compiler": (None, []),
+    "set_init": (None, [c_int, c_int]),
+    "set_context": (None, [c_uint64]),
+    "context": (c_uint64, []),
+    "begin_capture": (None, [c_uint64]),
+    "end_capture": (None, [c_uint64]),
+    "replay": (None, [c_uint64, c_uint64]),
+}
+
+
+class FakeDriver:
+    """The functions ``fake_*``; times in microseconds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        library = ctypes.CDLL(str(path))
+        for name, (result, arguments) in SIGNATURES.items():
+            function = getattr(library, f"fake_{name}")
+            function.restype, function.argtypes = result, arguments
+        self.library = library
+        self.stream = 0x55  # that is current
+        self.device = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.library, f"fake_{name}")
+
+    def let_pass(self, us: float) -> None:
+        self.library.fake_pass(round(us * 1e3))
+
+    def work(self, us: float, stream: int | None = None) -> None:
+        self.library.fake_work(self.stream if stream is None else stream, round(us * 1e3))
+
+    def calls(self, name: str) -> int:
+        return int(self.library.fake_calls(name.encode()))
+
+    def timer(self, **options: Any) -> _runtime.RegionTimer:
+        values = {"stamp_every": 0, "capacity": 64, **options}
+        return _runtime.RegionTimer(lambda: self.device, lambda _: self.stream, **values)
+
+
+def compiled(source: Path, target: Path) -> Path:
+    compiler = os.environ.get("CXX", "c++")
+    command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(SOURCE, tmp_path_factory.mktemp("fake") / "libfakecuda.so")
+
+
+@pytest.fixture
+def fake(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    monkeypatch.setenv("SYNCFREE_LIBCUDA", str(fake_library))
+    driver = FakeDriver(fake_library)
+    driver.reset()
+    assert _runtime.cuda_status() == ""
+    yield driver
+    driver.reset()

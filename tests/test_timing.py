@@ -1,0 +1,468 @@
+"""`syncfree.EventTimer` and `timed` as programs use them, on every device of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as L
+import torch
+import torchmetrics as tm
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.data import DataLoader, TensorDataset
+
+import syncfree
+import syncfree.classification as sc
+from fake_driver import FakeDriver
+from syncfree import EventTimer, timed
+from syncfree.errors import DeviceError, TimerError
+from syncfree.timing import default_timer, lightning_callback, transfers
+from syncfree.timing.transfers import _MOVES
+
+
+@pytest.fixture
+def timer(device: str) -> EventTimer:
+    return EventTimer(device)
+
+
+def work(device: str) -> Tensor:
+    return torch.ones(1000, device=device).cumsum(0)
+
+
+def test_a_loop(timer: EventTimer, device: str) -> None:
+    for _ in range(20):
+        with timer.region("step"):
+            with timer.region("forward"):
+                work(device)
+            region = timer.start("backward")
+            work(device)
+            region.stop()
+    timer.wait()
+    summary = timer.summary()
+    assert [summary[name].count for name in ("step", "forward", "backward")] == [20, 20, 20]
+    assert summary["step"].share == pytest.approx(1)
+    assert summary["forward"].share + summary["backward"].share <= 1
+    assert summary["step"].flags["first"] == 1
+    by_sequence = {each.sequence: each for each in timer.samples()}
+    for each in timer.samples():
+        if each.name != "step":
+            parent = by_sequence[each.parent]
+            assert parent.name == "step"
+            assert each.gpu_us <= parent.gpu_us + 1
+    assert timer.json()["regions"][0]["name"] == "step"
+    assert len(timer.to_chrome_trace()["traceEvents"]) > 60
+    assert repr(timer).startswith("EventTimer(3 names")
+    timer.clear()
+    assert timer.samples() == []
+
+
+def test_the_host_clock_measures_the_host() -> None:
+    timer = EventTimer("cpu")
+    before = time.perf_counter()
+    with timer.region("sleep"):
+        time.sleep(0.02)
+    took = (time.perf_counter() - before) * 1e6
+    (sample,) = timer.samples()
+    assert 20_000 <= sample.gpu_us <= took
+    assert sample.gpu_us == sample.host_enqueue_us
+    assert sample.host_clock
+    assert before * 1e6 <= sample.gpu_start_us <= time.perf_counter() * 1e6
+    assert timer.summary().notes == ["Times are of the host's clock, as was asked."]
+
+
+def test_where_there_is_no_gpu_the_results_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    timer = EventTimer()
+    assert timer.clock == "the host's clock, because torch sees no GPU"
+    with timer.region("r"):
+        pass
+    assert "because torch sees no GPU" in str(timer.summary())
+    assert "without a GPU" in timer.summary()["r"].verdict
+    with pytest.raises(DeviceError, match="asked for cuda:0, but torch sees no GPU"):
+        EventTimer("cuda:0")
+
+
+def test_a_driver_that_does_not_load_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SYNCFREE_LIBCUDA", str(tmp_path / "none.so"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert "does not load" in EventTimer().clock
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    with pytest.raises(DeviceError, match="cannot use cuda: the CUDA driver library does not"):
+        EventTimer("cuda")
+    with pytest.raises(DeviceError, match="there are 1 GPUs, but got cuda:1"):
+        EventTimer(1)
+
+
+def test_programs_under_tier_0_of_the_detector(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SYNCFREE_LIBCUDA", str(tmp_path / "none.so"))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with syncfree.detect_syncs(tier=0) as report:
+        timer = EventTimer("cuda", nvtx=True)
+        with timer.track_transfers(), timer.region("step"):
+            (torch.ones(3).cuda() * 2).sum()
+        timer.summary()
+    assert timer.clock.startswith("the host's clock, because the CUDA driver library does not")
+    assert timer.summary()["step"].count == 1
+    assert report.count == 0, str(report)
+
+
+@pytest.mark.parametrize("device", ["meta", "mps"])
+def test_devices_without_a_timer(device: str) -> None:
+    with pytest.raises(DeviceError, match=f"a CUDA device or the CPU, but got {device}"):
+        EventTimer(device)
+
+
+def test_no_device_at_all() -> None:
+    with pytest.raises(TypeError):
+        EventTimer(3.5)  # type: ignore[arg-type]
+
+
+def test_threads(timer: EventTimer, device: str) -> None:
+    barrier = threading.Barrier(4)
+
+    def run(number: int) -> int:
+        barrier.wait(30)
+        for _ in range(100):
+            with timer.region(f"thread {number}"), timer.region("inner"):
+                work(device)
+        return threading.get_ident()
+
+    with ThreadPoolExecutor(4) as pool:
+        identities = list(pool.map(run, range(4)))
+    timer.wait()
+    summary = timer.summary()
+    assert summary["inner"].count == 400
+    for number, identity in enumerate(identities):
+        assert summary[f"thread {number}"].count == 100
+        mine = [s for s in timer.samples() if s.name == f"thread {number}"]
+        assert {s.thread for s in mine} == {identity}
+        assert {s.depth for s in mine} == {0}
+        sequences = {s.sequence for s in mine}
+        inner = [s for s in timer.samples() if s.name == "inner" and s.thread == identity]
+        assert {s.parent for s in inner} == sequences
+
+
+def test_timed_functions(timer: EventTimer, device: str) -> None:
+    @timed(timer=timer)
+    def plain(x: int, *, more: int = 0) -> int:
+        """Doc."""
+        return x + more
+
+    @timed(name="named", kind="h2d", timer=timer)
+    def other() -> None:
+        pass
+
+    @timed(timer=timer)
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    @timed(timer=timer, name="fails")
+    def fails() -> None:
+        raise KeyError
+
+    assert plain(1, more=2) == 3
+    assert (plain.__doc__, plain.__name__) == ("Doc.", "plain")
+    other()
+    assert asyncio.run(later()) == "done"
+    with pytest.raises(KeyError):
+        fails()
+    assert timer.wrap(len)([1, 2]) == 2
+    timer.wait()
+    names = {(r.name.split(".")[-1], r.kind) for r in timer.summary().regions}
+    assert names == {
+        ("plain", "compute"),
+        ("named", "h2d"),
+        ("later", "compute"),
+        ("fails", "compute"),
+        ("len", "compute"),
+    }
+
+
+def test_the_default_timer() -> None:
+    @syncfree.timed
+    def step() -> None:
+        pass
+
+    step()
+    assert default_timer() is default_timer()
+    default_timer().wait()
+    name = "test_the_default_timer.<locals>.step"
+    assert default_timer().summary()[name].count == 1
+    default_timer().clear()
+
+
+def _generator() -> Any:
+    yield 1
+
+
+async def _async_generator() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (3, "a function or a metric, but got int"),
+        (nn.Linear, "but got the class Linear"),
+        (_generator, "generator function _generator, whose code runs in pieces"),
+        (_async_generator, "generator function _async_generator"),
+    ],
+)
+def test_what_cannot_be_timed(target: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        timed(target)
+
+
+METRICS = [
+    (syncfree.PeakSignalNoiseRatio, {"data_range": 1.0}),
+    (tm.image.PeakSignalNoiseRatio, {"data_range": 1.0}),
+    (tm.MeanSquaredError, {}),
+]
+
+
+@pytest.mark.parametrize(("cls", "options"), METRICS, ids=lambda v: getattr(v, "__module__", ""))
+def test_a_timed_metric_is_the_metric(
+    cls: Any, options: dict, timer: EventTimer, device: str
+) -> None:
+    metric, plain = cls(**options).to(device), cls(**options).to(device)
+    assert timed(metric, timer=timer) is metric
+    assert isinstance(metric, cls)
+    assert (type(metric).__name__, type(metric).__module__) == (cls.__name__, cls.__module__)
+    assert repr(metric) == repr(plain)
+    batches = [torch.rand(2, 3, 8, 8, device=device) for _ in range(4)]
+    for each in (metric, plain):
+        each(batches[0], batches[1])
+        each.update(batches[2], batches[3])
+    assert torch.equal(metric.compute(), plain.compute())
+    assert metric.metric_state.keys() == plain.metric_state.keys()
+    assert metric.update_count == plain.update_count == 2
+
+    for copied in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric)), metric.clone()):
+        assert type(copied) is cls
+        copied._computed = None
+        assert torch.equal(copied.compute(), plain.compute())
+    timer.wait()
+    summary = timer.summary()
+    assert summary[f"{cls.__name__}.forward"].count == 1
+    assert summary[f"{cls.__name__}.compute"].count >= 1
+    assert summary[f"{cls.__name__}.update"].count >= 1
+
+    other = EventTimer(device)
+    other.wrap(metric)  # not timed twice
+    metric.reset()
+    metric.update(batches[0], batches[1])
+    other.wait()
+    assert other.summary()[f"{cls.__name__}.update"].count == 1
+    with pytest.raises(KeyError):
+        timer.summary()["nothing"]
+
+
+@pytest.mark.parametrize("library", [syncfree, tm])
+def test_a_timed_collection(library: Any, timer: EventTimer, device: str) -> None:
+    def make() -> Any:
+        members = [sc.MulticlassAccuracy(3), tm.classification.MulticlassF1Score(3)]
+        return library.MetricCollection(members).to(device)
+
+    collection, plain = timer.wrap(make()), make()
+    assert isinstance(collection, tm.MetricCollection)
+    scores, target = torch.randn(8, 3, device=device), torch.randint(0, 3, (8,), device=device)
+    for each in (collection, plain):
+        each(scores, target)
+        each.update(scores, target)
+    torch.testing.assert_close(collection.compute(), plain.compute())
+    timer.wait()
+    for method in ("forward", "update", "compute"):
+        assert timer.summary()[f"MetricCollection.{method}"].count == 1
+    clone = collection.clone(prefix="val/")
+    assert type(clone) is library.MetricCollection
+    assert set(clone.compute()) == {f"val/{name}" for name in plain.compute()}
+
+
+def test_transfers_are_told_apart(device: str, timer: EventTimer) -> None:
+    host = torch.ones(1000)
+    with timer.track_transfers(), timer.region("step"):
+        there = host.to(device)
+        there = (there * 2).to(torch.float64)
+        there.sum().item()
+        there.cpu()
+        torch.tensor([1.0], device=device)
+    timer.wait()
+    found = sorted((s.name, s.kind, s.bytes, s.depth) for s in timer.samples())
+    crossing = [
+        ("Tensor.cpu", "d2h", 8000, 1),
+        ("Tensor.item", "d2h", 8, 1),
+        ("Tensor.to", "h2d", 4000, 1),
+        ("torch.tensor", "h2d", 0, 1),
+    ]
+    assert found == [*(crossing if device == "cuda" else []), ("step", "compute", None, 0)]
+
+
+def test_which_calls_cross() -> None:
+    """Looked at with tensors that only say they are on a GPU."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        there, here = torch.empty(3, 4, device="cuda"), torch.empty(3, 4)
+    to, cuda = _MOVES[Tensor.to][1], _MOVES[Tensor.cuda][1]
+    copies, makes = _MOVES[Tensor.copy_][1], _MOVES[torch.as_tensor][1]
+    h2d, d2h = ("h2d", 48), ("d2h", 48)
+    assert to((here, "cuda"), {}) == to((here, 0), {}) == to((here,), {"device": "cuda:1"}) == h2d
+    assert to((here, there), {}) == to((here, torch.device("cuda"), torch.half), {}) == h2d
+    assert to((there, "cpu"), {}) == to((there,), {"other": here}) == d2h
+    assert to((there, torch.half), {}) is to((there, "cuda"), {}) is to((here,), {}) is None
+    assert to((here, "meta"), {}) is None
+    assert cuda((here,), {}) == h2d
+    assert cuda((there,), {}) is None
+    assert copies((there, here), {}) == h2d
+    assert copies((here,), {"src": there}) == d2h
+    assert copies((there, there), {}) is copies((here, 3.0), {}) is None
+    assert makes((here,), {"device": "cuda"}) == h2d
+    assert makes(([1, 2],), {"device": "cuda"}) == ("h2d", 0)
+    assert makes(([1, 2],), {}) is makes(([1],), {"device": "cpu"}) is None
+    for read in (Tensor.item, Tensor.tolist, Tensor.cpu, Tensor.__bool__, Tensor.__float__):
+        assert _MOVES[read][1]((there,), {}) == d2h
+        assert _MOVES[read][1]((here,), {}) is None
+
+
+def test_the_mode_sees_every_call_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "direction", lambda source, target: "d2h")  # whatever the ends
+    timer, x = EventTimer("cpu"), torch.ones(1)
+    with timer.track_transfers():
+        x.to("cpu")
+        x.cpu()
+        x.copy_(torch.zeros(1))
+        x.item()
+        x.tolist()
+        _ = bool(x), float(x), int(x)
+        torch.tensor([1], device="cpu")
+        torch.as_tensor([1], device="cpu")
+    x.item()
+    seen = [(each.name, each.bytes) for each in timer.samples()]
+    names = {name for name, _ in _MOVES.values()} - {"Tensor.cuda"}
+    assert sorted(name for name, _ in seen) == sorted(names)
+    assert {size for name, size in seen if "(" in name or "Tensor." in name} == {4}
+
+
+def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: fake.device)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: fake.device, raising=False)
+    monkeypatch.setattr(
+        torch._C, "_cuda_getCurrentRawStream", lambda device: 10 + device, raising=False
+    )
+    timer, fixed = EventTimer(), EventTimer("cuda:1", stamp_every=1)
+    assert timer.clock == fixed.clock == "CUDA events"
+    with timer.region("r"), fixed.region("r"):
+        fake.work(100, 10)
+        fake.work(200, 11)
+    assert timer.samples() == []
+    assert timer.summary().notes == ["1 regions had not ended on the GPU yet."]
+    fake.let_pass(200)
+    (here,), (there,) = timer.samples(), fixed.samples()
+    assert (here.device, here.stream, round(here.gpu_us)) == (0, 10, 100)
+    assert (there.device, there.stream, round(there.gpu_us)) == (1, 11, 200)
+    assert there.mhz == pytest.approx(1980, rel=1e-3)
+    assert timer.summary().notes == []
+    assert "GPU-bound" in timer.summary()["r"].verdict
+
+
+class Module(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def training_step(self, batch: list[Tensor]) -> Tensor:
+        return self.layer(batch[0]).sum()
+
+    def validation_step(self, batch: list[Tensor]) -> None:
+        self.layer(batch[0])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(TensorDataset(torch.rand(12, 4)), batch_size=4)
+
+    val_dataloader = train_dataloader
+
+
+class Interrupt(L.Callback):
+    def on_before_backward(self, *_: Any) -> None:
+        raise KeyError
+
+
+def fit(tmp_path: Path, *callbacks: Any) -> None:
+    L.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        num_sanity_val_steps=0,
+        default_root_dir=tmp_path,
+        callbacks=list(callbacks),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        logger=False,
+    ).fit(Module())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_lightning(tmp_path: Path) -> None:
+    callback = lightning_callback(EventTimer("cpu"))
+    assert isinstance(callback, L.Callback)
+    fit(tmp_path, callback)
+    counts = {region.name: region.count for region in callback.timer.summary().regions}
+    assert counts == {"train_batch": 6, "backward": 6, "validation_batch": 6}
+    backward = [s for s in callback.timer.samples() if s.name == "backward"]
+    assert {s.depth for s in backward} == {1}
+
+    callback.timer.clear()
+    with pytest.raises(KeyError):
+        fit(tmp_path, callback, Interrupt())
+    assert callback.timer.counts()["lost"] == 0
+    assert [r.name for r in callback.timer.summary().regions] == []
+
+
+def test_a_region_that_is_open_twice(timer: EventTimer) -> None:
+    region = timer.region("r")
+    with region, pytest.raises(TimerError, match="is open already"):
+        region.start()
+
+
+def test_memory_is_flat(timer: EventTimer) -> None:
+    """A region leaves nothing behind once the samples that are kept have their places."""
+    import tracemalloc
+
+    region = timer.region("r")
+
+    def many() -> None:
+        for _ in range(3000):
+            with timer.region("r"):
+                pass
+            with region:
+                pass
+
+    many()
+    timer.poll()
+    tracemalloc.start()
+    many()
+    before = tracemalloc.take_snapshot()
+    many()
+    timer.poll()
+    after = tracemalloc.take_snapshot()
+    tracemalloc.stop()
+    grown = sum(each.size_diff for each in after.compare_to(before, "filename"))
+    assert grown < 20_000
