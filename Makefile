@@ -9,7 +9,7 @@ PYTHON ?= python3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-gpu gpu-status bench lint wheel cuda clean setup fuzz help
+.PHONY: demo test test-gpu gpu-status bench readme-figures lint wheel cuda clean setup fuzz help
 
 # More processes than this share a GPU badly.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=8
@@ -31,6 +31,7 @@ help:
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
+	@echo "make readme-figures  README's tables, and build/figures, from benchmarks/results"
 	@echo "make lint      formatting, types and spelling"
 	@echo "make cuda      the CUDA libraries for every supported GPU, also without one"
 	@echo "make wheel     a wheel in dist/"
@@ -73,6 +74,9 @@ gpu-status:
 
 bench: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m pytest benchmarks $(PYTEST_ARGS)
+
+readme-figures: $(STAMPS)/installed $(STAMPS)/needs-demo
+	$(PY) tools/readme_figures.py --plots build/figures
 
 lint: $(STAMPS)/needs-lint
 	$(PY) -m ruff check .

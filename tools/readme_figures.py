@@ -1,7 +1,7 @@
 """Writes README.md's measured figures from the committed result files, and nothing by hand.
 
 `python tools/readme_figures.py` replaces what stands between the markers; `--check` fails if that
-would change the file, which a test does.
+would change the file, which a test does. `--plots FOLDER` draws each result file there as well.
 """
 
 from __future__ import annotations
@@ -93,7 +93,18 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         return int(updated != text)
     readme.write_text(updated)
+    if "--plots" in sys.argv[1:]:
+        draw(Path(sys.argv[sys.argv.index("--plots") + 1]))
     return 0
+
+
+def draw(folder: Path) -> None:
+    """Each result file as a plot of its own."""
+    from syncfree.benchmarking.suites.plot import plot_rows
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(RESULTS.glob("*.json")):
+        plot_rows(json.loads(path.read_text()), folder / f"{path.stem}.svg")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from syncfree._deferred import deferred
     from syncfree._info import info
     from syncfree._patch import patch_torchmetrics
+    from syncfree.benchmarking import benchmark
     from syncfree.classification import (
         Accuracy,
         BinaryAccuracy,
@@ -63,6 +64,7 @@ _NAMES = {
     "PeakSignalNoiseRatio": "syncfree.image",
     "StructuralSimilarityIndexMeasure": "syncfree.image",
     "allow_sync": "syncfree.detector",
+    "benchmark": "syncfree.benchmarking",
     "check_errors": "syncfree._checks",
     "deferred": "syncfree._deferred",
     "detect_syncs": "syncfree.detector",
@@ -84,6 +86,7 @@ __all__ = [
     "StructuralSimilarityIndexMeasure",
     "__version__",
     "allow_sync",
+    "benchmark",
     "check_errors",
     "classification",
     "collections",

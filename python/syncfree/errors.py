@@ -43,6 +43,10 @@ class TimerError(SyncfreeError, RuntimeError):
     """The event timer cannot do what was asked of it, or the CUDA driver refused."""
 
 
+class BenchmarkError(SyncfreeError, RuntimeError):
+    """A function cannot be measured here as was asked."""
+
+
 class DetectorError(SyncfreeError, RuntimeError):
     """The sync detector cannot do here what was asked of it."""
 

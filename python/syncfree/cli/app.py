@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from syncfree.cli.bench.commands import app as bench
+
 app = typer.Typer(
     name="syncfree",
     help="Metrics that never stall the GPU, and the tools around them.",
@@ -15,6 +17,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+app.add_typer(bench)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,18 +6,18 @@ A call is a hundred regions, so that what the timer does only now and then is in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 
-from syncfree import EventTimer
-from workloads import Call, Workload
+from syncfree.benchmarking.suites.workload import Call, Makers, Workload
 
 REGIONS = 100
 
 
 def _ours(device: str) -> Call:
+    from syncfree import EventTimer
+
     timer = EventTimer(device, stamp_every=0)
 
     def call() -> None:
@@ -64,6 +64,6 @@ def _workload(device: str) -> Workload:
     return Workload(f"{REGIONS} timed regions", device, 0, contenders)
 
 
-def timer_workloads(device: str) -> Iterator[tuple[str, Callable[[], Workload]]]:
+def makers(device: str) -> Makers:
     """Names and makers."""
     yield f"timer-{REGIONS}-regions", partial(_workload, device)

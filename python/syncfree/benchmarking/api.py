@@ -1,0 +1,231 @@
+"""`benchmark`: the public function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, overload
+
+import torch
+
+from syncfree.benchmarking.backend import L2, Backend, Work
+from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
+from syncfree.benchmarking.engine import GAP_OF_MODE, Plan, run
+from syncfree.benchmarking.nvml import Monitor
+from syncfree.benchmarking.peaks import arithmetic_rate, read_bandwidth
+from syncfree.benchmarking.result import Comparison, Result, result_of
+from syncfree.benchmarking.rules import Mode
+from syncfree.benchmarking.verdict import time_text
+
+EMPTY = 1.2  # times an empty call
+
+
+@overload
+def benchmark(
+    fn: Callable[..., Any],
+    *args: Any,
+    mode: Mode = ...,
+    gate: bool = ...,
+    l2: L2 = ...,
+    graph: bool = ...,
+    bytes: float | None = ...,
+    flops: float | None = ...,
+    flops_dtype: torch.dtype = ...,
+    setup: Callable[[], Any] | None = ...,
+    streams: Sequence[Any] = ...,
+    device: str | torch.device | None = ...,
+    gap: float | None = ...,
+    precision: float = ...,
+    max_seconds: float = ...,
+) -> Result: ...
+
+
+@overload
+def benchmark(
+    fn: Mapping[str, Callable[..., Any]],
+    *args: Any,
+    mode: Mode = ...,
+    gate: bool = ...,
+    l2: L2 = ...,
+    graph: bool = ...,
+    bytes: float | None = ...,
+    flops: float | None = ...,
+    flops_dtype: torch.dtype = ...,
+    setup: Callable[[], Any] | None = ...,
+    streams: Sequence[Any] = ...,
+    device: str | torch.device | None = ...,
+    gap: float | None = ...,
+    precision: float = ...,
+    max_seconds: float = ...,
+) -> Comparison: ...
+
+
+def benchmark(
+    fn: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    *args: Any,
+    mode: Mode = "steady",
+    gate: bool = True,
+    l2: L2 = "flush",
+    graph: bool = False,
+    bytes: float | None = None,
+    flops: float | None = None,
+    flops_dtype: torch.dtype = torch.float32,
+    setup: Callable[[], Any] | None = None,
+    streams: Sequence[Any] = (),
+    device: str | torch.device | None = None,
+    gap: float | None = None,
+    precision: float = 0.01,
+    max_seconds: float = 10.0,
+) -> Result | Comparison:
+    """Measures what a call costs: GPU time by events, host time, memory, and what bounds it.
+
+    Calls are repeated until neither time nor clock drifts any more, and then until the 95 %
+    interval of the median is within ``precision`` of it. On a GPU each call is enqueued behind a
+    gate, a bounded spin that hides how long the host takes to launch; a function that waits for the
+    GPU cannot be, which the result says with the line. On a CPU the clock is the host's and the
+    statistics are the same. docs/benchmark.md tells how to read the result.
+
+    Args:
+        fn: The function, or contenders by name, which are measured in turn in one run.
+        *args: What each is called with.
+        mode: ``"steady"``: one call after another. ``"burst"``: a pause of ``gap`` before each
+            eight calls, so that power limits of sustained work do not count. ``"idle_gap"``: a
+            pause before each call, which is the first one after it.
+        gate: Whether to hide the host's launch time. False measures as the function would be
+            called, launch gaps included.
+        l2: ``"flush"`` reads other data through the GPU's L2 cache before each call, ``"keep"``
+            leaves what the call before left. Of no effect on a CPU.
+        graph: Capture the call into a CUDA graph and measure its replay.
+        bytes: Bytes that a call must read and write, for the share of the read bandwidth, which is
+            measured on this device once a process.
+        flops: Arithmetic operations of a call, for the share of the rate of a large matrix product
+            of ``flops_dtype``, measured likewise.
+        flops_dtype: Which arithmetic to compare with.
+        setup: Called before each call, untimed. Returns None, or the tuple of that call's
+            arguments.
+        streams: torch streams that the function uses besides the current one and does not itself
+            make wait for it: they are held by the gate and are part of the time.
+        device: ``"cpu"`` or a CUDA device. By default that of the tensors in ``args``; without one
+            the current GPU, if there is any. Functions of closures over CPU tensors need
+            ``device="cpu"`` on a machine with a GPU.
+        gap: Pause in seconds of the modes that pause; default 0.05 for a burst, 1 for an idle gap.
+        precision: Half-width of the median's interval at which to stop, as a share of the median.
+        max_seconds: Longest time for each contender; half as much may go to the warm-up before.
+            The result says if it ended a run.
+
+    Returns:
+        The figures: one :class:`~syncfree.benchmarking.Result`, or a
+        :class:`~syncfree.benchmarking.Comparison`, a mapping from name to result.
+
+    Raises:
+        TypeError: ``fn`` cannot be called, or ``setup`` returns something else.
+        ValueError: An argument is out of range, or contradicts another.
+        BenchmarkError: No GPU where one was asked for, or a call that cannot be captured.
+
+    Example:
+        >>> import torch
+        >>> import syncfree
+        >>> x = torch.rand(1000)
+        >>> result = syncfree.benchmark(torch.sum, x, max_seconds=0.2)
+        >>> result.kind, result.device_us > 0
+        ('cpu', True)
+    """
+    contenders = _contenders(fn)
+    plan = _plan(mode, gate, gap, precision, max_seconds)
+    if l2 not in ("flush", "keep"):
+        raise ValueError(f"l2 is 'flush' or 'keep', but got {l2!r}")
+    for what, value in (("bytes", bytes), ("flops", flops)):
+        if value is not None and not value > 0:
+            raise ValueError(f"{what} is a number above 0, but got {value!r}")
+    place = device_of(device, args)
+    works = {
+        name: Work(each, args, setup, l2, graph, tuple(streams))
+        for name, each in contenders.items()
+    }
+    with current(place):
+        backend = backend_of(place)
+        found = measure(
+            works, plan, backend, place, bytes=bytes, flops=flops, flops_dtype=flops_dtype
+        )
+    return found if isinstance(fn, Mapping) else next(iter(found.values()))
+
+
+def measure(
+    works: Mapping[str, Work],
+    plan: Plan,
+    backend: Backend,
+    device: torch.device,
+    *,
+    bytes: float | None = None,
+    flops: float | None = None,
+    flops_dtype: torch.dtype = torch.float32,
+) -> Comparison:
+    """As `benchmark`, with everything chosen and the device being the current one."""
+    memory_us = compute_us = None
+    if bytes is not None:
+        memory_us = bytes / read_bandwidth(device) * 1e6
+    if flops is not None:
+        compute_us = flops / arithmetic_rate(device, flops_dtype) * 1e6
+    probes = {name: backend.probe(work) for name, work in works.items()}
+    with Monitor(uuid_of(device)) as monitor:
+        runs = run(probes, plan, backend.clock, monitor.latest)
+    results = {
+        name: result_of(
+            each,
+            name=name,
+            kind=backend.kind,
+            device=backend.describe(),
+            mode=plan.mode,
+            l2=works[name].l2,
+            graph=works[name].graph,
+            notes=(monitor.note,) if monitor.note else (),
+            memory_share_of_us=memory_us,
+            compute_share_of_us=compute_us,
+        )
+        for name, each in runs.items()
+    }
+    return Comparison({name: _warned(each, backend) for name, each in results.items()})
+
+
+def _warned(result: Result, backend: Backend) -> Result:
+    """With a note if the events saw no work, as of a closure over CPU tensors."""
+    empty_us = backend.empty_us() if result.gated else None
+    if empty_us is None or result.device_us > EMPTY * empty_us:
+        return result
+    note = (
+        f"no GPU work was seen: the events are {time_text(result.device_us)} apart, and "
+        f"{time_text(empty_us)} with nothing between them. A function of the CPU needs "
+        "device='cpu', one that works on other streams streams=[...]"
+    )
+    return replace(result, notes=(*result.notes, note))
+
+
+def _contenders(
+    fn: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+) -> dict[str, Callable[..., Any]]:
+    if isinstance(fn, Mapping):
+        contenders = dict(fn)
+        if not contenders:
+            raise ValueError("fn is a function or a mapping of at least one, but it is empty")
+    else:
+        contenders = {str(getattr(fn, "__name__", None) or type(fn).__name__): fn}
+    for name, each in contenders.items():
+        if not callable(each):
+            raise TypeError(f"fn is a function or a mapping of functions, but {name} is {each!r}")
+        if not isinstance(name, str):
+            raise TypeError(f"the names of contenders are texts, but got {name!r}")
+    return contenders
+
+
+def _plan(mode: Mode, gate: bool, gap: float | None, precision: float, max_seconds: float) -> Plan:
+    if mode not in GAP_OF_MODE:
+        raise ValueError(f"mode is one of {', '.join(map(repr, GAP_OF_MODE))}, but got {mode!r}")
+    if gap is not None and mode == "steady":
+        raise ValueError("gap is the pause of the modes 'burst' and 'idle_gap'; 'steady' has none")
+    if gap is not None and not gap > 0:
+        raise ValueError(f"gap is a number of seconds above 0, but got {gap!r}")
+    if not 0 < precision < 1:
+        raise ValueError(f"precision is a share above 0 and below 1, but got {precision!r}")
+    if not max_seconds > 0:
+        raise ValueError(f"max_seconds is a number of seconds above 0, but got {max_seconds!r}")
+    return Plan(mode, GAP_OF_MODE[mode] if gap is None else gap, bool(gate), precision, max_seconds)

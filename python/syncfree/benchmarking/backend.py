@@ -1,0 +1,115 @@
+"""What the harness needs of a device, so that it runs on GPUs, on CPUs and in tests on neither."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from syncfree.benchmarking.samples import Sample
+
+L2 = Literal["flush", "keep"]
+
+
+class Clock(Protocol):
+    """The host's monotonic clock."""
+
+    def now(self) -> float:
+        """Seconds."""
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass; 0 gives other threads a turn."""
+
+
+class HostClock:
+    """The clock of this machine."""
+
+    def now(self) -> float:
+        """Seconds since an arbitrary moment."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """As `time.sleep`."""
+        time.sleep(seconds)
+
+
+@dataclass
+class Work:
+    """A call to measure.
+
+    Args:
+        call: What is timed.
+        args: What it is called with.
+        setup: Called before each timed call, untimed. Unless it returns None, it returns the tuple
+            of the call's arguments.
+        l2: Whether the GPU's L2 cache is emptied of the call's data before each timed call.
+        graph: Whether a CUDA graph of the call is replayed instead.
+        streams: torch streams that the call uses besides the current one.
+    """
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    setup: Callable[[], Any] | None = None
+    l2: L2 = "flush"
+    graph: bool = False
+    streams: Sequence[Any] = field(default_factory=tuple)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Runs the set-up and gives what to call with.
+
+        Raises:
+            TypeError: The set-up returned neither None nor a tuple.
+        """
+        if self.setup is None:
+            return self.args
+        made = self.setup()
+        if made is None:
+            return self.args
+        if not isinstance(made, tuple):
+            raise TypeError(
+                "setup returns None, or the tuple of arguments of the next call, but got "
+                f"{type(made).__name__}"
+            )
+        return made
+
+
+class Probe(Protocol):
+    """Takes samples of one piece of work."""
+
+    def prepare(self) -> None:
+        """Calls the work a few times (lazy loading, compilation) and learns how to sample it."""
+
+    def why_not_gateable(self) -> str:
+        """Empty if the call can be enqueued behind a gate, otherwise the reason."""
+
+    def sample(self, *, gated: bool, pause: float = 0.0) -> Sample:
+        """Times one call.
+
+        Args:
+            gated: Whether to hide the host's launch time.
+            pause: Seconds of idleness right before, after everything that is not timed.
+        """
+
+    def extra_bytes(self) -> int | None:
+        """Most memory that one call takes beyond what was there; None where that is unknown."""
+
+
+class Backend(Protocol):
+    """A device of one kind."""
+
+    kind: Literal["cuda", "cpu"]
+    clock: Clock
+
+    def describe(self) -> str:
+        """The device in words."""
+
+    def probe(self, work: Work) -> Probe:
+        """What takes samples of the work.
+
+        Raises:
+            ValueError: The work asks for what this kind of device does not have.
+        """
+
+    def empty_us(self) -> float | None:
+        """Time of a call that does nothing; None where that says nothing."""

@@ -1,0 +1,96 @@
+"""Times calls on the CPU by its monotonic clock."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Literal
+
+from syncfree.benchmarking.backend import Clock, HostClock, Work
+from syncfree.benchmarking.samples import Sample
+from syncfree.timing.statistics import median
+
+# One reading of the clock costs tens of nanoseconds: a sample shall be long against that.
+SAMPLE_US = 50.0
+MOST_CALLS = 1000
+LOOKS = 5
+
+
+class CpuBackend:
+    """CPU functions: wall time of the calling thread.
+
+    Args:
+        clock: The clock to read.
+    """
+
+    kind: Literal["cuda", "cpu"] = "cpu"
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Clock = HostClock() if clock is None else clock
+
+    def describe(self) -> str:
+        """The processor's model name."""
+        return processor_name()
+
+    def probe(self, work: Work) -> CpuProbe:
+        """What takes samples of the work.
+
+        Raises:
+            ValueError: It asks for a CUDA graph or for streams.
+        """
+        if work.graph:
+            raise ValueError("graph=True captures a CUDA graph, but this function runs on the CPU")
+        if work.streams:
+            raise ValueError("streams are CUDA streams, but this function runs on the CPU")
+        return CpuProbe(work, self.clock)
+
+    def empty_us(self) -> float | None:
+        """None: on the CPU a call always does something."""
+        return None
+
+
+class CpuProbe:
+    """Samples of one function; short ones are called several times a sample."""
+
+    def __init__(self, work: Work, clock: Clock) -> None:
+        self._work = work
+        self._clock = clock
+        self.calls = 1
+
+    def prepare(self) -> None:
+        """Calls the work and chooses how many calls make a sample."""
+        self.sample(gated=False)
+        if self._work.setup is None:
+            typical = median([self.sample(gated=False).us for _ in range(LOOKS)])
+            self.calls = max(1, min(MOST_CALLS, round(SAMPLE_US / max(typical, 1e-3))))
+
+    def why_not_gateable(self) -> str:
+        """A CPU function has no queue to hold back."""
+        return "it runs on the CPU"
+
+    def sample(self, *, gated: bool, pause: float = 0.0) -> Sample:
+        """Times a call, or the mean of several short ones; after a pause always a single one."""
+        call, args, calls = self._work.call, self._work.arguments(), self.calls
+        if pause:
+            calls = 1
+            self._clock.sleep(pause)
+        begin = self._clock.now()
+        for _ in range(calls):
+            call(*args)
+        us = (self._clock.now() - begin) * 1e6 / calls
+        return Sample(us, us)
+
+    def extra_bytes(self) -> int | None:
+        """Unknown: torch counts memory on GPUs only."""
+        return None
+
+
+def processor_name() -> str:
+    """The processor's model name, as far as the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

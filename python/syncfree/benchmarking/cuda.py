@@ -1,0 +1,251 @@
+"""Times calls on a GPU by events behind a gate: a bounded spin that holds the stream.
+
+While the gate spins, the host enqueues the call, so that what lies between the events is GPU work
+and the gaps between dependent kernels, not the time that the host took to launch them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from syncfree.benchmarking.backend import Clock, HostClock, Work
+from syncfree.benchmarking.samples import Sample
+from syncfree.timing.statistics import median
+
+GATE_MARGIN_US = 200.0
+LONGEST_GATE_US = 100_000.0
+GATE_TRIES = 5
+LOOKS = 5
+FIRST_CALLS = 3
+EMPTY_SAMPLES = 11
+BUSY_POLL_S = 0.002
+
+GATE_OPENED = "the gate opened before the host had enqueued the call"
+
+
+class EventPair(Protocol):
+    """Two CUDA events."""
+
+    def start(self, stream: int) -> None:
+        """Records the first."""
+
+    def stop(self, stream: int) -> None:
+        """Records the second."""
+
+    def ready(self) -> bool:
+        """Whether both are complete; a query."""
+
+    def microseconds(self) -> float:
+        """The time between them."""
+
+
+class ClockStamp(Protocol):
+    """A kernel that writes down time and clock cycles."""
+
+    def record(self, stream: int) -> None:
+        """Enqueues it."""
+
+    def ready(self) -> bool:
+        """Whether it has run; a query."""
+
+    def mhz_since(self, earlier: Any) -> float | None:
+        """The clock between an earlier stamp and this one; None where it cannot be told."""
+
+
+class Runtime(Protocol):
+    """The part of `syncfree._runtime` that talks to the driver."""
+
+    def spin(self, stream: int, microseconds: float) -> None:
+        """Enqueues a kernel that ends after so long."""
+
+    def EventPair(self) -> EventPair:
+        """A new pair."""
+
+    def ClockStamp(self) -> ClockStamp:
+        """A new stamp."""
+
+
+class Gpu(Protocol):
+    """What is asked of torch about the device and its current stream."""
+
+    def describe(self) -> str:
+        """The device's name."""
+
+    def stream(self) -> int:
+        """Handle of the current stream."""
+
+    def synchronize(self) -> None:
+        """Waits for all work of the device."""
+
+    def flush_l2(self) -> None:
+        """Enqueues a read of more than the L2 cache holds."""
+
+    def fork(self, streams: Sequence[Any]) -> None:
+        """Makes streams wait for the current one."""
+
+    def join(self, streams: Sequence[Any]) -> None:
+        """Makes the current stream wait for streams."""
+
+    def capture(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+        """A CUDA graph's replay."""
+
+    def peak_bytes(self, call: Callable[[], Any]) -> int:
+        """Most memory above what was there that a call takes."""
+
+    def device_allocations(self) -> int:
+        """How often the allocator asked the driver for memory so far."""
+
+    def waits_of(self, call: Callable[[], Any]) -> str:
+        """The lines at which a call makes the host wait; empty if none is seen."""
+
+
+class CudaBackend:
+    """GPU functions, by events on the current stream.
+
+    Args:
+        gpu: The device.
+        runtime: Spins, events and stamps.
+        clock: The host's clock.
+    """
+
+    kind: Literal["cuda", "cpu"] = "cuda"
+
+    def __init__(self, gpu: Gpu, runtime: Runtime, clock: Clock | None = None) -> None:
+        self.gpu = gpu
+        self.runtime = runtime
+        self.clock: Clock = HostClock() if clock is None else clock
+        self._empty_us: float | None = None
+
+    def describe(self) -> str:
+        """The device's name."""
+        return self.gpu.describe()
+
+    def probe(self, work: Work) -> CudaProbe:
+        """What takes samples of the work.
+
+        Raises:
+            ValueError: The set-up makes arguments, and a graph always uses those it was captured
+                with.
+        """
+        if work.graph and work.setup is not None:
+            raise ValueError(
+                "graph=True replays the call with the tensors it was captured with: setup cannot "
+                "be combined with it. Fill the same tensors inside the function, or leave graph out"
+            )
+        return CudaProbe(work, self.gpu, self.runtime, self.clock)
+
+    def empty_us(self) -> float | None:
+        """Time between two events with nothing between them, measured once."""
+        if self._empty_us is None:
+            probe = self.probe(Work(lambda: None, l2="keep"))
+            probe.prepare()
+            self._empty_us = median([probe.sample(gated=True).us for _ in range(EMPTY_SAMPLES)])
+        return self._empty_us
+
+
+class CudaProbe:
+    """Samples of one function."""
+
+    def __init__(self, work: Work, gpu: Gpu, runtime: Runtime, clock: Clock) -> None:
+        self._work = work
+        self._gpu = gpu
+        self._runtime = runtime
+        self._clock = clock
+        self._call: Callable[..., Any] = work.call
+        self._args = work.arguments
+        # Created once: making an event costs the host more than recording it.
+        self._events = runtime.EventPair()
+        self._before, self._after = runtime.ClockStamp(), runtime.ClockStamp()
+        self._gate_us = GATE_MARGIN_US
+        self._misses = 0
+
+    def prepare(self) -> None:
+        """Calls the work until lazy loading is over, captures its graph, and sizes the gate."""
+        for _ in range(FIRST_CALLS):
+            self._call(*self._args())
+        self._gpu.synchronize()
+        if self._work.graph:
+            self._call = self._gpu.capture(self._work.call, self._work.args)
+            self._args = tuple
+        host_us = median([self.sample(gated=False).host_us for _ in range(LOOKS)])
+        self._gate_us = min(3 * host_us + GATE_MARGIN_US, LONGEST_GATE_US)
+
+    def why_not_gateable(self) -> str:
+        """Empty if the host gets through the call while the gate is shut.
+
+        A call that waits for the GPU waits for the gate too, however long it spins.
+        """
+        for _ in range(GATE_TRIES):
+            tried_us = self._gate_us
+            if not self.sample(gated=True).problem:
+                return ""
+            if tried_us >= LONGEST_GATE_US:
+                break
+        lines = self._gpu.waits_of(lambda: self._call(*self._args()))
+        if lines:
+            return f"waits at {lines}"
+        return (
+            f"the host does not get through the call in {tried_us:.0f} us, the longest gate tried: "
+            "it makes more launches than the driver queues (about 1000), or waits in a way "
+            "that the sync detector does not see"
+        )
+
+    def sample(self, *, gated: bool, pause: float = 0.0) -> Sample:
+        """Times one call; with a gate, one that opened too early is the sample's problem."""
+        gpu, clock, events, streams = self._gpu, self._clock, self._events, self._work.streams
+        args = self._args()
+        stream = gpu.stream()
+        if self._work.l2 == "flush":
+            gpu.flush_l2()
+        if pause or not gated:
+            gpu.synchronize()  # or the flush would be a gate
+        allocations = gpu.device_allocations()
+        # The first launch after a pause is what a sample without a gate is about: no stamp before.
+        stamped = gated or not pause
+        if pause:
+            clock.sleep(pause)
+        shut = clock.now()
+        if gated:
+            self._runtime.spin(stream, self._gate_us)
+        if stamped:
+            self._before.record(stream)
+        events.start(stream)
+        gpu.fork(streams)
+        begin = clock.now()
+        self._call(*args)
+        end = clock.now()
+        gpu.join(streams)
+        events.stop(stream)
+        # The spin began after `shut`, so within its length from there it cannot have ended.
+        held = (clock.now() - shut) * 1e6 < self._gate_us
+        if stamped:
+            self._after.record(stream)
+        self._resolve((events, self._before, self._after) if stamped else (events,))
+        if gated:
+            self._grow_gate(held)
+        return Sample(
+            us=events.microseconds(),
+            host_us=(end - begin) * 1e6,
+            megahertz=self._after.mhz_since(self._before) if stamped else None,
+            device_allocations=gpu.device_allocations() - allocations,
+            problem=GATE_OPENED if gated and not held else "",
+        )
+
+    def extra_bytes(self) -> int | None:
+        """Peak of the caching allocator in one call, above what was there."""
+        args = self._args()
+        return self._gpu.peak_bytes(lambda: self._call(*args))
+
+    def _grow_gate(self, held: bool) -> None:
+        # One miss is an interruption of the host; for its sake no later sample shall take longer.
+        self._misses = 0 if held else self._misses + 1
+        if self._misses > 1:
+            self._gate_us = min(2 * self._gate_us, LONGEST_GATE_US)
+
+    def _resolve(self, pending: Sequence[EventPair | ClockStamp]) -> None:
+        begin = self._clock.now()
+        while not all(each.ready() for each in pending):
+            # Asking without a pause keeps the host awake, as a training loop does.
+            busy = self._clock.now() - begin < BUSY_POLL_S
+            self._clock.sleep(0 if busy else 1e-4)

@@ -1,0 +1,173 @@
+"""Runs contenders side by side: warm-up, interleaved samples, stop. Knows no device, no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from syncfree.benchmarking.backend import Clock, Probe
+from syncfree.benchmarking.rules import Mode, Sifted, drift, is_precise, is_settled, sift
+from syncfree.benchmarking.samples import Reading, Sample
+
+BURST = 8  # samples between two pauses
+PLAIN_SAMPLES = 11
+WARM_UP_SHARE = 0.5  # of the time limit
+LEAST_WARM_UP_S = 0.1  # clocks ramp over tens of milliseconds; what is shorter sees no drift
+GAP_OF_MODE: dict[Mode, float] = {"steady": 0.0, "burst": 0.05, "idle_gap": 1.0}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure.
+
+    Args:
+        mode: What stands between samples: nothing, a pause before each few, a pause before each.
+        gap: Length of that pause in seconds.
+        gate: Whether to hide the host's launch time where the function allows it.
+        precision: Half-width of the median's 95 % interval at which to stop, as a share of it.
+        max_seconds: Longest time a contender.
+    """
+
+    mode: Mode = "steady"
+    gap: float = 0.0
+    gate: bool = True
+    precision: float = 0.01
+    max_seconds: float = 10.0
+
+
+@dataclass
+class Run:
+    """What was seen of one contender.
+
+    Args:
+        probe: Took the samples.
+        gated: Whether they stand behind a gate.
+        not_gateable: Why not, though a gate was asked for.
+        samples: All of them, in order.
+        sifted: Those that count.
+        plain: Without a gate, beside gated ones.
+        warm_up: Samples before those that count.
+        first_call_s: Duration of the first calls, with loading and compilation.
+        stopped: Why there are no more samples.
+        notes: What a reader must know.
+        extra_bytes: Most memory of one call; None where that is unknown.
+    """
+
+    probe: Probe
+    gated: bool = False
+    not_gateable: str = ""
+    samples: list[Sample] = field(default_factory=list)
+    sifted: Sifted = field(default_factory=lambda: Sifted([]))
+    plain: list[Sample] = field(default_factory=list)
+    warm_up: list[Sample] = field(default_factory=list)
+    first_call_s: float = 0.0
+    stopped: str = ""
+    notes: list[str] = field(default_factory=list)
+    extra_bytes: int | None = None
+
+
+def run(
+    probes: Mapping[str, Probe],
+    plan: Plan,
+    clock: Clock,
+    reading: Callable[[], Reading | None] = lambda: None,
+) -> dict[str, Run]:
+    """Measures all contenders in one run, in turn, so that each meets the same surroundings.
+
+    Args:
+        probes: A contender's samples, by its name.
+        plan: How to measure.
+        clock: For the time limit and the pauses.
+        reading: The newest reading of NVML.
+
+    Returns:
+        What was seen, by the contender's name.
+    """
+    runs = {name: Run(probe) for name, probe in probes.items()}
+    for each in runs.values():
+        begin = clock.now()
+        each.probe.prepare()
+        each.first_call_s = clock.now() - begin
+        if plan.gate:
+            each.not_gateable = each.probe.why_not_gateable()
+            each.gated = not each.not_gateable
+
+    def take(each: Run, *, gated: bool, pause: float = 0.0) -> Sample:
+        return replace(each.probe.sample(gated=gated, pause=pause), reading=reading())
+
+    warm_up(runs, plan, clock, take)
+    _measure(runs, plan, clock, take)
+    for each in runs.values():
+        if each.gated and plan.mode != "idle_gap":
+            each.plain = [take(each, gated=False) for _ in range(PLAIN_SAMPLES)]
+        each.extra_bytes = each.probe.extra_bytes()
+    return runs
+
+
+def warm_up(runs: Mapping[str, Run], plan: Plan, clock: Clock, take: Callable[..., Sample]) -> None:
+    """Takes samples, until neither times nor clocks drift any more or the limit is reached.
+
+    Args:
+        runs: Contenders, to which the samples and a note about the limit are added.
+        plan: Holds the time limit.
+        clock: For it.
+        take: Takes a sample of a run.
+    """
+    limit = WARM_UP_SHARE * plan.max_seconds * len(runs)
+    begin, look_at, turn = clock.now(), 1, 0
+    while True:
+        turn += 1
+        for each in runs.values():
+            each.warm_up.append(take(each, gated=each.gated))
+        elapsed = clock.now() - begin
+        if elapsed >= limit:
+            break
+        if turn >= look_at:
+            look_at = _next_look(turn)
+            if elapsed >= LEAST_WARM_UP_S and all(is_settled(e.warm_up) for e in runs.values()):
+                break
+    for each in runs.values():
+        if not is_settled(each.warm_up):
+            change = drift(each.warm_up)
+            still = "too few calls to tell" if change is None else f"a drift of {change:+.1%}"
+            each.notes.append(f"the warm-up ended at its limit of {limit:.3g} s with {still}")
+
+
+def _measure(
+    runs: Mapping[str, Run], plan: Plan, clock: Clock, take: Callable[..., Sample]
+) -> None:
+    end = clock.now() + plan.max_seconds * len(runs)
+    names = list(runs)
+    look_at, turn = 1, 0
+    while True:
+        # Nobody always comes behind the same neighbour.
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            each = runs[name]
+            if plan.mode == "burst" and turn % BURST == 0:
+                # The first call after a pause is for the idle gap's mode.
+                take(each, gated=each.gated, pause=plan.gap)
+            pause = plan.gap if plan.mode == "idle_gap" else 0.0
+            each.samples.append(take(each, gated=each.gated, pause=pause))
+        turn += 1
+        late = clock.now() >= end
+        if turn < look_at and not late:
+            continue
+        look_at = _next_look(turn)
+        done = {name: _look(each, plan) for name, each in runs.items()}
+        # All of them or none: one that stopped earlier would have met other surroundings.
+        if all(done.values()) or late:
+            for name, each in runs.items():
+                each.stopped = "precision" if done[name] else "time limit"
+            return
+
+
+def _next_look(turn: int) -> int:
+    """When to look at the samples again: sorting at each turn would outweigh short calls."""
+    return max(turn + 1, math.ceil(1.1 * turn))
+
+
+def _look(each: Run, plan: Plan) -> bool:
+    each.sifted = sift(each.samples, plan.mode)
+    return is_precise([sample.us for sample in each.sifted.kept], plan.precision)

@@ -1,0 +1,152 @@
+"""What makes the first call after a pause slow, from the figures of a sweep. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from syncfree.benchmarking.verdict import time_text
+
+SLOWER = 1.15
+MAIN_SHARE = 0.5  # of the time lost: what explains as much is the main cause
+LOW_CLOCK = 0.9
+
+Cause = Literal[
+    "none", "host launch", "allocator", "clock ramp", "memory", "gpu", "waits", "cpu", "unexplained"
+]
+
+
+@dataclass(frozen=True)
+class GapPoint:
+    """Medians of the first calls after one gap. Times are microseconds.
+
+    Attributes:
+        gap: Seconds of idleness before.
+        plain_us: Between the events, without a gate.
+        plain_mad_us: Median absolute deviation of that.
+        host_us: Until the plain call returned.
+        gated_us: Between the events behind a gate; None where there is none.
+        megahertz: Clock of the multiprocessors; None where it is unknown.
+        device_allocations: How often the allocator asked the driver for memory in a plain call.
+        n: How many plain calls.
+    """
+
+    gap: float
+    plain_us: float
+    plain_mad_us: float
+    host_us: float
+    gated_us: float | None
+    megahertz: float | None
+    device_allocations: float
+    n: int
+
+
+@dataclass(frozen=True)
+class GapVerdict:
+    """The main cause.
+
+    Attributes:
+        cause: In a word or two.
+        text: With the figures it rests on, and what to do.
+    """
+
+    cause: Cause
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.cause == "none" else f"{self.cause}: {self.text}"
+
+
+def judge_gaps(
+    points: Sequence[GapPoint], *, kind: Literal["cuda", "cpu"], not_gateable: str = ""
+) -> GapVerdict:
+    """The main cause of the slowest first call.
+
+    Args:
+        points: The shortest gap first.
+        kind: Of the device.
+        not_gateable: Why the call cannot stand behind a gate.
+
+    Example:
+        >>> from syncfree.benchmarking.gap_verdict import GapPoint, judge_gaps
+        >>> judge_gaps(
+        ...     [
+        ...         GapPoint(0.0, 150, 5, 180, 90, 1980, 0, 5),
+        ...         GapPoint(1.0, 550, 20, 530, 90, 1980, 0, 5),
+        ...     ],
+        ...     kind="cuda",
+        ... ).cause
+        'host launch'
+    """
+    base, worst = points[0], max(points, key=lambda each: each.plain_us)
+    lost = worst.plain_us - base.plain_us
+    if worst.plain_us < SLOWER * base.plain_us or lost <= worst.plain_mad_us + base.plain_mad_us:
+        return GapVerdict(
+            "none", f"no gap makes the first call slower than back to back{_launches(base)}"
+        )
+    head = f"after {worst.gap:g} s a call takes {time_text(worst.plain_us)} instead of "
+    head += time_text(base.plain_us)
+    if kind == "cpu":
+        return GapVerdict(
+            "cpu",
+            f"{head}. On the CPU nothing tells caches, clock and scheduling apart",
+        )
+    if worst.gated_us is None or base.gated_us is None:
+        return GapVerdict(
+            "waits", f"{head}; it cannot be told why, as the call is not gateable: {not_gateable}"
+        )
+    gpu_lost = worst.gated_us - base.gated_us
+    if gpu_lost >= MAIN_SHARE * lost:
+        head += f", and behind a gate {time_text(worst.gated_us)} instead of "
+        return _gpu_cause(points, worst, head + time_text(base.gated_us))
+    head += f", while the GPU's work stays at {time_text(worst.gated_us)}"
+    return _host_cause(base, worst, head)
+
+
+def _host_cause(base: GapPoint, worst: GapPoint, head: str) -> GapVerdict:
+    if worst.device_allocations >= base.device_allocations + 1:
+        return GapVerdict(
+            "allocator",
+            f"{head}: torch asked the driver for memory in the call. Something emptied its cache "
+            "in between, or other work took it",
+        )
+    if worst.host_us - base.host_us >= MAIN_SHARE * (worst.plain_us - base.plain_us):
+        return GapVerdict(
+            "host launch",
+            f"{head}: the host takes {time_text(worst.host_us)} to launch it instead of "
+            f"{time_text(base.host_us)}. Capture a graph or fuse{_launches(base)}",
+        )
+    return GapVerdict(
+        "unexplained",
+        f"{head}, and the host takes {time_text(worst.host_us)} instead of "
+        f"{time_text(base.host_us)}: what takes long is the way from the one to the other, as when "
+        "driver or bus wake up",
+    )
+
+
+def _gpu_cause(points: Sequence[GapPoint], worst: GapPoint, head: str) -> GapVerdict:
+    highest = max((each.megahertz for each in points if each.megahertz is not None), default=None)
+    if highest is None or worst.megahertz is None:
+        return GapVerdict("gpu", f"{head}: the GPU itself is slower. Its clock could not be read")
+    if worst.megahertz < LOW_CLOCK * highest:
+        return GapVerdict(
+            "clock ramp",
+            f"{head}: the clock is at {worst.megahertz:.0f} MHz, and at {highest:.0f} MHz when the "
+            "GPU is kept busy",
+        )
+    return GapVerdict(
+        "memory",
+        f"{head}: the GPU itself is slower at the same clock ({worst.megahertz:.0f} MHz), as when "
+        "its data have left the caches or the device's memory",
+    )
+
+
+def _launches(base: GapPoint) -> str:
+    """What there is to say of the calls back to back."""
+    if base.gated_us is None or base.plain_us < SLOWER * base.gated_us:
+        return ""
+    return (
+        f". Even back to back the host's launches hold the GPU up: {time_text(base.plain_us)} for "
+        f"{time_text(base.gated_us)} of work"
+    )

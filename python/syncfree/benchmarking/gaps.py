@@ -1,0 +1,233 @@
+"""Why the first call after a pause is slow: a sweep over gaps, with and without a gate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from syncfree.benchmarking.backend import Backend, Probe, Work
+from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
+from syncfree.benchmarking.engine import Plan, Run, warm_up
+from syncfree.benchmarking.gap_verdict import GapPoint, GapVerdict, judge_gaps
+from syncfree.benchmarking.nvml import Monitor
+from syncfree.benchmarking.samples import Reading, Sample
+from syncfree.benchmarking.verdict import time_text
+from syncfree.errors import MissingExtraError
+from syncfree.timing.statistics import mad, median
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+GAPS = (0.0, 0.01, 0.1, 1.0, 5.0)
+REPEATS = 5
+# Before a call counts as back to back: on an H200 the eight calls after a pause were slow as well.
+SETTLING_CALLS = 16
+WARM_UP = Plan(max_seconds=4.0)
+
+
+@dataclass(frozen=True)
+class IdleGap:
+    """What a sweep found. Times are microseconds.
+
+    Attributes:
+        name: The function's name.
+        kind: ``"cuda"`` or ``"cpu"``.
+        device: The device in words.
+        points: Figures for each gap, the shortest first.
+        not_gateable: Why the call cannot stand behind a gate; empty where it can.
+        notes: What a reader must know.
+    """
+
+    name: str
+    kind: Literal["cuda", "cpu"]
+    device: str
+    points: tuple[GapPoint, ...]
+    not_gateable: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> GapVerdict:
+        """What makes the first call after a pause slow."""
+        return judge_gaps(self.points, kind=self.kind, not_gateable=self.not_gateable)
+
+    def json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {**asdict(self), "verdict": asdict(self.verdict)}
+
+    def table(self) -> Table:
+        """The sweep as a table for ``rich.print``.
+
+        Raises:
+            MissingExtraError: rich is not installed; ``str(sweep)`` needs nothing.
+        """
+        try:
+            from rich.table import Table
+            from rich.text import Text
+        except ImportError:
+            raise MissingExtraError("The table of a sweep", "cli") from None
+        table = Table(box=None, pad_edge=False, title=self.name, title_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="right", no_wrap=True)
+        for point in self.points:
+            table.add_row(*_cells(point))
+        table.caption = Text(f"{self.verdict}", style="default")
+        table.caption_justify = "left"
+        return table
+
+    def plot(self, file: str | Path) -> None:
+        """Draws the times over the gap, and the clock where it is known.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        from syncfree.benchmarking.gap_plot import plot_gaps
+
+        plot_gaps(self, Path(file))
+
+    def __str__(self) -> str:
+        rows = [COLUMNS, *(_cells(point) for point in self.points)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        notes = [f"note: {each}" for each in self.notes]
+        return "\n".join([f"{self.name} on {self.device}", *lines, str(self.verdict), *notes])
+
+
+COLUMNS = ("gap", "plain", "gated", "host", "MHz")
+
+
+def idle_gap(
+    fn: Callable[..., Any],
+    *args: Any,
+    gaps: Sequence[float] = GAPS,
+    repeats: int = REPEATS,
+    device: str | torch.device | None = None,
+) -> IdleGap:
+    """Times the first call after pauses, and says what makes it slow.
+
+    After each gap stand one call as it is (plain) and one behind a gate, which hides the host's
+    launch time: if only the plain one is slow, the host is; if both are, the GPU is, and the clock
+    beside them tells whether it ramps. The cache is left as it is.
+
+    Args:
+        fn: The function.
+        *args: What it is called with.
+        gaps: Pauses in seconds; 0 stands for back to back and is added if it is missing.
+        repeats: Calls of each kind after each gap; the medians are shown.
+        device: As in :func:`syncfree.benchmark`.
+
+    Returns:
+        The figures and the verdict.
+
+    Raises:
+        ValueError: A gap is negative, or ``repeats`` is below 1.
+
+    Example:
+        >>> import torch
+        >>> from syncfree.benchmarking import idle_gap
+        >>> x = torch.rand(1000)
+        >>> sweep = idle_gap(torch.sum, x, gaps=[0.001], repeats=3)
+        >>> [point.gap for point in sweep.points]
+        [0.0, 0.001]
+    """
+    if not callable(fn):
+        raise TypeError(f"fn is a function, but got {fn!r}")
+    if repeats < 1:
+        raise ValueError(f"repeats is a count of at least 1, but got {repeats!r}")
+    for gap in gaps:
+        if not (gap >= 0 and math.isfinite(gap)):
+            raise ValueError(f"a gap is a number of seconds of at least 0, but got {gap!r}")
+    place = device_of(device, args)
+    with current(place), Monitor(uuid_of(place)) as monitor:
+        backend = backend_of(place)
+        return sweep(
+            Work(fn, args, l2="keep"),
+            backend,
+            gaps=gaps,
+            repeats=repeats,
+            name=str(getattr(fn, "__name__", None) or type(fn).__name__),
+            reading=monitor.latest,
+            notes=(monitor.note,) if monitor.note else (),
+        )
+
+
+def sweep(
+    work: Work,
+    backend: Backend,
+    *,
+    gaps: Sequence[float],
+    repeats: int,
+    name: str,
+    reading: Callable[[], Reading | None] = lambda: None,
+    notes: tuple[str, ...] = (),
+) -> IdleGap:
+    """As `idle_gap`, with the device chosen."""
+    probe = backend.probe(work)
+    probe.prepare()
+    why_not = probe.why_not_gateable()
+    ready = Run(probe, gated=not why_not)
+    warm_up({name: ready}, WARM_UP, backend.clock, lambda each, gated: probe.sample(gated=gated))
+    ordered = sorted({0.0, *map(float, gaps)})
+    plain: dict[float, list[Sample]] = {gap: [] for gap in ordered}
+    gated: dict[float, list[Sample]] = {gap: [] for gap in ordered}
+    clocks: dict[float, list[float]] = {gap: [] for gap in ordered}
+    for turn in range(repeats):
+        # In turn, so that a drift of the machine does not look like an effect of the gap.
+        for gap in ordered[turn % len(ordered) :] + ordered[: turn % len(ordered)]:
+            plain[gap].append(_first_call(probe, gap, gated=False))
+            if not why_not:
+                gated[gap].append(_first_call(probe, gap, gated=True))
+            newest = reading()
+            mhz = gated[gap][-1].megahertz if gated[gap] else None
+            if mhz is None and newest is not None:
+                mhz = newest.megahertz
+            if mhz is not None:
+                clocks[gap].append(mhz)
+    return IdleGap(
+        name=name,
+        kind=backend.kind,
+        device=backend.describe(),
+        points=tuple(_point(gap, plain[gap], gated[gap], clocks[gap]) for gap in ordered),
+        not_gateable="" if backend.kind == "cpu" else why_not,
+        notes=(*ready.notes, *notes),
+    )
+
+
+def _first_call(probe: Probe, gap: float, *, gated: bool) -> Sample:
+    if gap == 0:
+        for _ in range(SETTLING_CALLS):
+            probe.sample(gated=gated)
+    return probe.sample(gated=gated, pause=gap)
+
+
+def _point(
+    gap: float, plain: Sequence[Sample], gated: Sequence[Sample], clocks: Sequence[float]
+) -> GapPoint:
+    good = [each.us for each in gated if not each.problem]
+    return GapPoint(
+        gap=gap,
+        plain_us=median([each.us for each in plain]),
+        plain_mad_us=mad([each.us for each in plain]),
+        host_us=median([each.host_us for each in plain]),
+        gated_us=median(good) if good else None,
+        megahertz=median(clocks) if clocks else None,
+        device_allocations=median([float(each.device_allocations) for each in plain]),
+        n=len(plain),
+    )
+
+
+def _cells(point: GapPoint) -> tuple[str, ...]:
+    return (
+        "back to back" if point.gap == 0 else f"{point.gap:g} s",
+        time_text(point.plain_us),
+        "-" if point.gated_us is None else time_text(point.gated_us),
+        time_text(point.host_us),
+        "-" if point.megahertz is None else f"{point.megahertz:.0f}",
+    )

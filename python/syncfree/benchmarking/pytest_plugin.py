@@ -1,0 +1,184 @@
+"""pytest plugin: the fixture `gpu_benchmark`, pytest-benchmark's with times of the GPU.
+
+pytest loads it at its start in every project, so it imports nothing before a test asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from syncfree.benchmarking.result import Comparison, Result
+
+
+class GpuBenchmark:
+    """Has the interface of pytest-benchmark's fixture and feeds its tables and files.
+
+    Times are those of :func:`syncfree.benchmark`: between GPU events, or of the CPU's clock where
+    there is no GPU. What pytest-benchmark knows by its options (``--benchmark-max-time``,
+    ``--benchmark-disable``, ``--benchmark-json``, ``--benchmark-compare``) holds.
+
+    Args:
+        inner: pytest-benchmark's own fixture.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    @property
+    def group(self) -> str | None:
+        """The table in which the test stands."""
+        group: str | None = self._inner.group
+        return group
+
+    @group.setter
+    def group(self, name: str | None) -> None:
+        self._inner.group = name
+
+    @property
+    def extra_info(self) -> dict[str, Any]:
+        """What is saved beside the figures."""
+        info: dict[str, Any] = self._inner.extra_info
+        return info
+
+    @property
+    def enabled(self) -> bool:
+        """False under ``--benchmark-disable``: functions are then called once and not measured."""
+        return not self._inner.disabled
+
+    @property
+    def stats(self) -> Any:
+        """pytest-benchmark's statistics of the last function; times in seconds."""
+        return self._inner.stats
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Measures ``function(*args, **kwargs)`` and returns what it returns."""
+        self._use("gpu_benchmark(...)")
+        given = (*args, *kwargs.values())
+        return self._measured(lambda: function(*args, **kwargs), given, {})
+
+    def pedantic(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        setup: Callable[[], Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Measures with a set-up before each call, or with options of `syncfree.benchmark`.
+
+        Args:
+            target: The function.
+            args: Its arguments.
+            kwargs: Its keyword arguments.
+            setup: Called before each call, untimed; returns None or ``(args, kwargs)``.
+            **options: Of :func:`syncfree.benchmark`. pytest-benchmark's ``rounds``,
+                ``warmup_rounds`` and ``iterations`` are accepted and of no effect: the precision of
+                the median says when there are enough.
+
+        Returns:
+            What the function returns.
+        """
+        self._use("gpu_benchmark.pedantic(...)")
+        for name in ("rounds", "warmup_rounds", "iterations"):
+            options.pop(name, None)
+        given: list[Any] = [args, dict(kwargs or {})]
+
+        def prepare() -> None:
+            made = setup() if setup is not None else None
+            if made is not None:
+                given[:] = made
+
+        def call() -> Any:
+            return target(*given[0], **given[1])
+
+        if setup is not None:
+            prepare()
+            options["setup"] = prepare
+        return self._measured(call, (*given[0], *given[1].values()), options)
+
+    def compare(
+        self, contenders: Mapping[str, Callable[[], Any]], **options: Any
+    ) -> Comparison | None:
+        """Measures contenders in turn in one run; each gets a line of its own in the table.
+
+        Args:
+            contenders: Functions by name.
+            **options: Of :func:`syncfree.benchmark`.
+
+        Returns:
+            The figures; None under ``--benchmark-disable``.
+        """
+        if not self.enabled:
+            self._use("gpu_benchmark.compare(...)")
+            for call in contenders.values():
+                call()
+            return None
+        from syncfree.benchmarking.api import benchmark
+
+        measured = benchmark(contenders, **self._options(options))
+        self.add(measured)
+        return measured
+
+    def add(self, measured: Comparison) -> None:
+        """Puts figures that are known already into the table, a line for each contender."""
+        self._use("gpu_benchmark.add(...)")
+        for name, result in measured.items():
+            line = copy(self._inner)
+            line.name = f"{self._inner.name} {name}"
+            line.fullname = f"{self._inner.fullname} {name}"
+            line.extra_info = {**self._inner.extra_info, "contender": name}
+            _feed(line, result)
+
+    def _measured(
+        self, call: Callable[[], Any], args: tuple[Any, ...], options: Mapping[str, Any]
+    ) -> Any:
+        if self.enabled:
+            from syncfree.benchmarking.api import benchmark
+            from syncfree.benchmarking.devices import device_of
+
+            chosen = self._options(options)
+            chosen["device"] = device_of(chosen.get("device"), args)
+            _feed(self._inner, benchmark(call, **chosen))
+        if options.get("setup") is not None:
+            options["setup"]()
+        return call()
+
+    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"max_seconds": self._inner._max_time, **options}
+
+    def _use(self, form: str) -> None:
+        if self._inner._mode:
+            self._inner.has_error = True
+            raise RuntimeError(
+                f"gpu_benchmark measures once a test, but was used as {self._inner._mode} before; "
+                "compare({name: function}) measures several"
+            )
+        self._inner._mode = form
+
+
+@pytest.fixture
+def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
+    """pytest-benchmark's fixture, with times between GPU events, or of the CPU without a GPU.
+
+    Example:
+        def test_forward(gpu_benchmark, model, batch):
+            gpu_benchmark(model, batch)
+    """
+    if not hasattr(request.config, "_benchmarksession"):
+        raise pytest.UsageError("gpu_benchmark needs pytest-benchmark, which is not active here")
+    return GpuBenchmark(request.getfixturevalue("benchmark"))
+
+
+def _feed(line: Any, result: Result) -> None:
+    """Gives a result to pytest-benchmark, whose unit is the second."""
+    line.extra_info.update(
+        {key: value for key, value in result.json().items() if key != "samples_us"}
+    )
+    stats = line._make_stats(1)
+    for us in result.samples_us:
+        stats.update(us * 1e-6)

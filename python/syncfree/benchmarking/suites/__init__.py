@@ -1,0 +1,38 @@
+"""The project's own suites: ours beside every installed peer, on the same tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from syncfree.benchmarking.suites.workload import Makers, Workload
+
+# Suites of function calls first: the profiler that counts the launches of `classes` slows launches.
+SUITES: dict[str, str] = {
+    "psnr": "syncfree.benchmarking.suites.psnr:makers",
+    "ssim": "syncfree.benchmarking.suites.ssim:ssim_makers",
+    "ms-ssim": "syncfree.benchmarking.suites.ssim:ms_ssim_makers",
+    "accuracy": "syncfree.benchmarking.suites.accuracy:makers",
+    "timer": "syncfree.benchmarking.suites.timer:makers",
+    "classes": "syncfree.benchmarking.suites.classes:makers",
+}
+
+
+def makers(suite: str, device: str) -> Makers:
+    """Names and makers of a suite's workloads.
+
+    Args:
+        suite: A key of `SUITES`.
+        device: ``"cuda"`` or ``"cpu"``.
+
+    Raises:
+        ValueError: There is no such suite.
+    """
+    if suite not in SUITES:
+        raise ValueError(f"suite is one of {', '.join(SUITES)}, but got {suite}")
+    module, _, name = SUITES[suite].partition(":")
+    find: Callable[[str], Makers] = getattr(import_module(module), name)
+    return find(device)
+
+
+__all__ = ["SUITES", "Makers", "Workload", "makers"]

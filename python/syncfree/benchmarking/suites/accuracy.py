@@ -1,0 +1,89 @@
+"""Multiclass accuracy beside TorchMetrics', plain torch and torch.compile."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syncfree.benchmarking.suites.peers import is_there
+from syncfree.benchmarking.suites.workload import BF16, F32, Call, Makers, Workload, size_name
+
+
+def workload(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: str,
+    average: str = "micro",
+    top_k: int = 1,
+    correct: float = 0.6,
+) -> Workload:
+    """Scores (N, C, ...) of which about the share ``correct`` has its target on top."""
+    from syncfree.functional import multiclass_accuracy
+
+    scores = torch.randn(shape, device=device).to(dtype)
+    best = scores.argmax(1)
+    other = torch.randint(0, shape[1], best.shape, device=device)
+    target = torch.where(torch.rand(best.shape, device=device) < correct, best, other)
+    arguments: dict[str, Any] = {"num_classes": shape[1], "average": average, "top_k": top_k}
+
+    def plain() -> Tensor:
+        return (scores.argmax(1) == target).float().mean()
+
+    contenders: dict[str, Call] = {
+        "syncfree": lambda: multiclass_accuracy(scores, target, **arguments)
+    }
+    # TorchMetrics builds C * C bins: 1.6e10 of them for 128,256 classes, an illegal memory access.
+    if is_there("torchmetrics") and (average == "micro" or shape[1] < 20_000):
+        import torchmetrics.functional.classification as tm
+
+        contenders["torchmetrics"] = lambda: tm.multiclass_accuracy(
+            scores, target, validate_args=False, **arguments
+        )
+    if average == "micro" and top_k == 1:
+        contenders["plain torch"] = plain
+        if device == "cuda":
+            compiled = torch.compile(plain)
+            contenders["torch.compile"] = lambda: compiled()
+    name = f"accuracy {average}{f' top-{top_k}' if top_k > 1 else ''} {size_name(shape, dtype)}"
+    if shape[1] > 100_000:
+        name += f", {correct:.0%} right"
+    return Workload(name, device, scores.nbytes + target.nbytes, contenders)
+
+
+_Row = tuple[tuple[int, ...], torch.dtype, str, int, float]
+ON_GPU: list[_Row] = [
+    ((256, 1000), F32, "micro", 1, 0.6),
+    ((256, 1000), F32, "macro", 1, 0.6),
+    ((8192, 1000), F32, "micro", 1, 0.6),
+    ((8192, 1000), F32, "macro", 1, 0.6),
+    ((4096, 128256), BF16, "micro", 1, 1.0),
+    ((4096, 128256), BF16, "micro", 1, 0.6),
+    ((4096, 128256), BF16, "micro", 1, 0.0),
+    ((4096, 128256), BF16, "micro", 5, 0.6),
+    ((4096, 128256), BF16, "macro", 1, 0.6),
+    ((8, 19, 1024, 1024), F32, "micro", 1, 0.6),
+    ((8, 19, 1024, 1024), F32, "macro", 1, 0.6),
+]
+
+
+def makers(device: str) -> Makers:
+    """The workloads of this suite."""
+    if device == "cpu":
+        segmentation = (2, 19, 512, 512)
+        yield "accuracy-256x1000-micro", partial(workload, (256, 1000), F32, device)
+        yield "accuracy-256x1000-macro", partial(workload, (256, 1000), F32, device, "macro")
+        yield "accuracy-seg-micro", partial(workload, segmentation, F32, device)
+        yield "accuracy-seg-macro", partial(workload, segmentation, F32, device, "macro")
+        yield (
+            "accuracy-512x128256",
+            partial(workload, (512, 128256), BF16, device, correct=1.0),
+        )
+        return
+    for shape, dtype, average, k, correct in ON_GPU:
+        yield (
+            f"accuracy-{average}-{k}-{correct}-{size_name(shape, dtype)}",
+            partial(workload, shape, dtype, device, average, k, correct),
+        )

@@ -1,0 +1,22 @@
+"""Which other implementations are installed."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from importlib.util import find_spec
+
+PACKAGES = {"torchmetrics": "torchmetrics", "pytorch_msssim": "pytorch-msssim"}
+
+
+def is_there(module: str) -> bool:
+    """Whether a peer can be imported; does not import it."""
+    return find_spec(module) is not None
+
+
+def versions() -> dict[str, str]:
+    """The installed peers' versions by package."""
+    return {
+        package: metadata.version(package)
+        for module, package in PACKAGES.items()
+        if is_there(module)
+    }

@@ -1,0 +1,61 @@
+"""Draws a result file: how much longer every peer takes than ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from syncfree.benchmarking.plot import new_figure, save
+
+OURS = "syncfree"
+
+
+def plot_rows(document: Mapping[str, Any], file: Path) -> None:
+    """Bars of time over ours, a group a workload, with the median's interval where it is known.
+
+    Steps of classes cost the host and not the GPU, so theirs are host times.
+
+    Args:
+        document: A result file.
+        file: Where to write; the ending (``.png``, ``.svg``) says the format.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    by_workload: dict[str, list[dict[str, Any]]] = {}
+    for row in document["rows"]:
+        by_workload.setdefault(row["workload"], []).append(row)
+    peers = list(dict.fromkeys(r["contender"] for r in document["rows"] if r["contender"] != OURS))
+    count = sum(map(len, by_workload.values()))
+    figure = new_figure(9, 1.5 + 0.22 * count)
+    axes = figure.subplots()
+    place, ticks = 0.0, []
+    for name, rows in by_workload.items():
+        key = "host_us" if "launches" in rows[0] else "device_us"
+        ours = next(row[key] for row in rows if row["contender"] == OURS)
+        others = [row for row in rows if row["contender"] != OURS]
+        ticks.append((place + max(0, len(others) - 1) / 2, name))
+        for row in others:
+            color = f"C{peers.index(row['contender'])}"
+            axes.barh(place, row[key] / ours - 1, left=1, color=color, height=0.9)
+            interval = row.get("interval_us") if key == "device_us" else None
+            if interval:
+                axes.plot([each / ours for each in interval], [place, place], color="black")
+            place += 1
+        place += 1 if others else 2
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_yticks([y for y, _ in ticks], [name for _, name in ticks], fontsize="small")
+    axes.margins(y=0.01)
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlabel="time over syncfree's")
+    axes.xaxis.set_major_formatter("{x:g}x")
+    axes.xaxis.set_minor_formatter("")
+    for index, peer in enumerate(peers):
+        axes.plot([], [], "s", color=f"C{index}", label=peer)
+    if peers:
+        figure.legend(loc="outside lower center", ncols=len(peers))
+    hardware = document["hardware"]
+    where = hardware["gpu"] if hardware["gpu"] != "none" else hardware["cpu"]
+    axes.set_title(f"{where}, torch {document['versions']['torch']}, {document['date']}")
+    save(figure, file)

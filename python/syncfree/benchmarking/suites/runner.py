@@ -1,0 +1,173 @@
+"""Measures suites and writes the result file, from which README's figures and plots are made."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from syncfree._info import info
+from syncfree._version import __version__
+from syncfree.benchmarking.api import measure
+from syncfree.benchmarking.backend import Work
+from syncfree.benchmarking.cpu import processor_name
+from syncfree.benchmarking.devices import backend_of, current, device_of
+from syncfree.benchmarking.engine import Plan
+from syncfree.benchmarking.launches import count_launches
+from syncfree.benchmarking.peaks import read_bandwidth
+from syncfree.benchmarking.result import Comparison, Result
+from syncfree.benchmarking.suites import Workload, makers
+from syncfree.benchmarking.suites.peers import versions
+
+Row = dict[str, Any]
+OURS = "syncfree"
+SECONDS = 2.0
+# Tier 3 takes CUPTI, and the profiler that counts launches would see nothing afterwards.
+WAIT_TIERS = (2,)
+
+
+def measure_workload(
+    workload: Workload, *, peers: bool = True, seconds: float = SECONDS
+) -> Comparison:
+    """All contenders of a workload in one run, interleaved, on the same tensors.
+
+    Args:
+        workload: What to measure.
+        peers: Whether to measure others than ours.
+        seconds: Longest time for each contender.
+    """
+    device = device_of(workload.device, ())
+    works = {
+        name: Work(call, setup=workload.setups.get(name))
+        for name, call in workload.contenders.items()
+        if peers or name.startswith(OURS)
+    }
+    with current(device):
+        backend = backend_of(device, WAIT_TIERS)
+        return measure(
+            works, Plan(max_seconds=seconds), backend, device, bytes=workload.bytes or None
+        )
+
+
+def rows_of(workload: Workload, measured: Comparison) -> list[Row]:
+    """The result file's rows of one workload."""
+    floor_us = workload.bytes / read_bandwidth(device_of(workload.device, ())) * 1e6
+    ours_us = measured[OURS].device_us
+    return [_row(workload, name, each, floor_us, ours_us) for name, each in measured.items()]
+
+
+def _row(workload: Workload, name: str, result: Result, floor_us: float, ours_us: float) -> Row:
+    extra = result.extra_bytes
+    return {
+        "workload": workload.name,
+        "device": workload.device,
+        "contender": name,
+        "device_us": result.device_us,
+        "interval_us": None if result.interval_us is None else list(result.interval_us),
+        "mad_us": result.mad_us,
+        "host_us": result.host_us,
+        "plain_us": result.plain_us,
+        "samples": result.n,
+        "stopped": result.stopped,
+        "discards": result.discards,
+        "gated": result.gated,
+        "not_gateable": result.not_gateable,
+        "megahertz": result.megahertz,
+        "throttle": list(result.throttle),
+        "verdict": result.verdict.kind,
+        "read_floor_us": floor_us,
+        "share_of_floor": floor_us / result.device_us,
+        "times_ours": result.device_us / ours_us,
+        "extra_mib": None if extra is None else extra / 2**20,
+        "notes": list(result.notes),
+    }
+
+
+def count_workload(workload: Workload, rows: Sequence[Row]) -> None:
+    """Adds to the rows of a class's step how many launches it makes."""
+    for row in rows:
+        on_gpu = workload.device == "cuda"
+        call = workload.contenders[row["contender"]]
+        row["launches"] = count_launches(call) if on_gpu else 0
+
+
+def run_suites(
+    suites: Sequence[str],
+    device: str,
+    *,
+    peers: bool = True,
+    seconds: float = SECONDS,
+    show: Callable[[Workload, Comparison], None] = lambda workload, measured: None,
+    skip: Callable[[str, str], None] = lambda name, reason: None,
+) -> list[Row]:
+    """Measures the suites one workload after another.
+
+    Args:
+        suites: Keys of :data:`~syncfree.benchmarking.suites.SUITES`.
+        device: ``"cuda"`` or ``"cpu"``.
+        peers: Whether to measure others than ours.
+        seconds: Longest time for each contender.
+        show: Gets each workload with its figures as soon as they are there.
+        skip: Gets the name of each workload for which this GPU's memory is too small, and why.
+
+    Returns:
+        The result file's rows.
+    """
+    rows: list[Row] = []
+    counted: list[tuple[Callable[[], Workload], list[Row]]] = []
+    # As a list: a suite that cannot run says so before hours are spent on another.
+    for name, make in [each for suite in suites for each in makers(suite, device)]:
+        try:
+            workload = make()
+            measured = measure_workload(workload, peers=peers, seconds=seconds)
+        except torch.OutOfMemoryError as error:
+            skip(name, str(error))
+            forget(device)
+            continue
+        new = rows_of(workload, measured)
+        rows += new
+        if workload.is_class:
+            counted.append((make, new))
+        show(workload, measured)
+        del workload, measured  # or two of them would need room at once
+        forget(device)
+    for make, new in counted:
+        count_workload(make(), new)
+    return rows
+
+
+def document(rows: Sequence[Row], skipped: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The result file: where and with what the rows were measured.
+
+    Args:
+        rows: From `run_suites`.
+        skipped: Workloads that did not fit, with the reason.
+    """
+    facts = info()
+    return {
+        "date": datetime.date.today().isoformat(),
+        "hardware": hardware(any(row["device"] == "cuda" for row in rows)),
+        "versions": {**facts["packages"], **versions(), "syncfree": __version__},
+        "build": facts["build"],
+        "skipped": dict(skipped or {}),
+        "rows": list(rows),
+    }
+
+
+def hardware(with_gpu: bool) -> dict[str, str]:
+    """Processor, threads, and the GPU if rows are of it."""
+    gpu = torch.cuda.get_device_name() if with_gpu else "none"
+    return {"cpu": processor_name(), "threads": str(torch.get_num_threads()), "gpu": gpu}
+
+
+def forget(device: str) -> None:
+    """Frees what a workload compiled and cached.
+
+    A peer that torch.compile met in another shape before would be compiled for any shape, and not
+    at all from the ninth time on: each workload shall meet it at its best.
+    """
+    if device == "cuda":
+        torch.compiler.reset()
+        torch.cuda.empty_cache()

@@ -1,0 +1,59 @@
+"""Results as a rich table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from syncfree.benchmarking.verdict import time_text
+
+if TYPE_CHECKING:
+    from syncfree.benchmarking.result import Result
+
+
+def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
+    """One row a contender; ratios are to the first one."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+    )
+    table.add_column("", overflow="fold", min_width=12)
+    for name in ("median", "95 %", "n", "ratio", "host", "MHz", "peak", "MiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bound by", overflow="fold")
+    first = next(iter(results.values())).device_us
+    for name, each in results.items():
+        width = each.half_width
+        share = max(filter(None, (each.memory_share, each.compute_share)), default=None)
+        table.add_row(
+            Text(name),
+            time_text(each.device_us),
+            "-" if width is None else f"+-{width:.1%}",
+            str(each.n),
+            f"{each.device_us / first:.2f}" if first else "-",
+            time_text(each.host_us),
+            "-" if each.megahertz is None else f"{each.megahertz:.0f}",
+            "-" if share is None else f"{share:.0%}",
+            "-" if each.extra_bytes is None else f"{each.extra_bytes / 2**20:.1f}",
+            each.verdict.kind,
+        )
+    notes = [
+        f"{name}: {note}"
+        for name, each in results.items()
+        for note in (
+            each.verdict.text,
+            *(f"{count} discarded, {reason}" for reason, count in each.discards.items()),
+            *(["stopped by the time limit"] if each.stopped == "time limit" else []),
+            *each.notes,
+        )
+    ]
+    table.caption = Text("\n".join(notes), style="default")
+    table.caption_justify = "left"
+    return table

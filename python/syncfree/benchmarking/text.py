@@ -1,0 +1,70 @@
+"""A result in a few lines of plain text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncfree.benchmarking.verdict import time_text
+
+if TYPE_CHECKING:
+    from syncfree.benchmarking.result import Result
+
+
+def as_text(result: Result) -> str:
+    """The figures of one function, how they were taken, and what bounds it."""
+    head = f"{result.name}: {time_text(result.device_us)} ({precision_text(result)})"
+    return "\n  ".join([head, *_lines(result)])
+
+
+def precision_text(result: Result) -> str:
+    """How sure the median is."""
+    if result.half_width is None:
+        return f"n = {result.n}, too few for an interval, MAD {time_text(result.mad_us)}"
+    return f"+-{result.half_width:.2%}, n = {result.n}, MAD {time_text(result.mad_us)}"
+
+
+def manner_text(result: Result) -> str:
+    """By which clock, and behind a gate or not."""
+    if result.kind == "cpu":
+        return "CPU clock"
+    gate = "behind a gate" if result.gated else "without a gate"
+    graph = ", CUDA graph" if result.graph else ""
+    cache = "flushed" if result.l2 == "flush" else "kept"
+    return f"GPU events {gate}, L2 {cache}{graph}"
+
+
+def surroundings_text(result: Result) -> str:
+    """Clock, power, temperature and throttle reasons, as far as they are known."""
+    parts = [
+        f"{value:.0f} {unit}"
+        for value, unit in (
+            (result.megahertz, "MHz"),
+            (result.watts, "W"),
+            (result.celsius, "C"),
+        )
+        if value is not None
+    ]
+    if result.throttle:
+        parts.append(f"held down by {', '.join(result.throttle)}")
+    return ", ".join(parts)
+
+
+def _lines(result: Result) -> list[str]:
+    lines = [
+        f"{manner_text(result)}, mode {result.mode}, on {result.device}; "
+        f"host {time_text(result.host_us)}"
+    ]
+    if result.plain_us is not None:
+        lines[0] += f", without the gate {time_text(result.plain_us)}"
+    if result.extra_bytes is not None:
+        lines[0] += f", memory {result.extra_bytes / 2**20:.3g} MiB"
+    surroundings = surroundings_text(result)
+    if surroundings:
+        lines.append(surroundings)
+    lines.append(str(result.verdict))
+    if result.not_gateable and result.verdict.kind != "waits":
+        lines.append(f"not gateable: {result.not_gateable}")
+    lines += [f"discarded: {count}, {reason}" for reason, count in result.discards.items()]
+    if result.stopped == "time limit":
+        lines.append("stopped by the time limit, before the precision asked for")
+    return [*lines, *(f"note: {each}" for each in result.notes)]

@@ -1,0 +1,132 @@
+"""One GPU as torch knows it: streams, cache, memory, graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from syncfree.errors import BenchmarkError
+
+# The replacement is not strictly least recently used: once its size would leave lines behind.
+FLUSH_FACTOR = 4
+CALLS_BEFORE_CAPTURE = 3
+_flush_buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+
+class TorchGpu:
+    """A device of `torch.cuda`.
+
+    Args:
+        index: The device's number.
+        wait_tiers: Tiers of the sync detector to ask, in this order, until one names a line.
+    """
+
+    def __init__(self, index: int, wait_tiers: Sequence[Any] = (2, "auto")) -> None:
+        self.index = index
+        self._wait_tiers = wait_tiers
+
+    def describe(self) -> str:
+        """The device's name."""
+        return torch.cuda.get_device_name(self.index)
+
+    def stream(self) -> int:
+        """Handle of the current stream."""
+        return torch.cuda.current_stream(self.index).cuda_stream
+
+    def synchronize(self) -> None:
+        """Waits for all work of the device."""
+        torch.cuda.synchronize(self.index)
+
+    def flush_l2(self) -> None:
+        """Enqueues a read of more than the L2 cache holds.
+
+        Reads, because a fill would leave dirty lines whose way to memory the call would pay for.
+        """
+        source, total = self._flush_buffer()
+        torch.sum(source, dim=0, out=total)
+
+    def fork(self, streams: Sequence[Any]) -> None:
+        """Makes streams wait for the current one."""
+        if streams:
+            here = torch.cuda.current_stream(self.index)
+            for each in streams:
+                each.wait_stream(here)
+
+    def join(self, streams: Sequence[Any]) -> None:
+        """Makes the current stream wait for streams."""
+        if streams:
+            here = torch.cuda.current_stream(self.index)
+            for each in streams:
+                here.wait_stream(each)
+
+    def capture(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+        """A CUDA graph's replay.
+
+        Raises:
+            BenchmarkError: The call cannot be captured.
+        """
+        graph = torch.cuda.CUDAGraph()
+        # What is made at the first call on a stream, autograd's and libraries' state, must not be
+        # made while capturing.
+        side = torch.cuda.Stream(self.index)
+        self.fork([side])
+        with torch.cuda.stream(side):
+            for _ in range(CALLS_BEFORE_CAPTURE):
+                call(*args)
+        self.join([side])
+        try:
+            with torch.cuda.graph(graph):
+                call(*args)
+        except RuntimeError as error:
+            raise BenchmarkError(
+                f"graph=True: the call cannot be captured into a CUDA graph: {error}. A call that "
+                "waits for the GPU never can: syncfree.detect_syncs names the lines"
+            ) from error
+        # The graph's outputs live in its pool; the bound method keeps the graph.
+        replay: Callable[[], Any] = graph.replay
+        return replay
+
+    def peak_bytes(self, call: Callable[[], Any]) -> int:
+        """Most memory above what was there that a call takes."""
+        self.synchronize()
+        before = torch.cuda.memory_allocated(self.index)
+        torch.cuda.reset_peak_memory_stats(self.index)
+        call()
+        self.synchronize()
+        return max(0, torch.cuda.max_memory_allocated(self.index) - before)
+
+    def device_allocations(self) -> int:
+        """How often the allocator asked the driver for memory so far."""
+        return int(torch.cuda.memory_stats(self.index).get("num_device_alloc", 0))
+
+    def waits_of(self, call: Callable[[], Any]) -> str:
+        """The lines at which a call makes the host wait; empty if none is seen."""
+        return waits_of(call, self._wait_tiers)
+
+    def _flush_buffer(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.index not in _flush_buffers:
+            size = FLUSH_FACTOR * torch.cuda.get_device_properties(self.index).L2_cache_size
+            device = torch.device("cuda", self.index)
+            source = torch.zeros(max(size, 2**24) // 4, device=device)
+            _flush_buffers[self.index] = source, torch.zeros((), device=device)
+        return _flush_buffers[self.index]
+
+
+def waits_of(call: Callable[[], Any], tiers: Sequence[Any]) -> str:
+    """The lines at which a call makes the host wait, as the sync detector sees them.
+
+    Tier 2 stands first: tier 3 takes CUPTI, and a later `torch.profiler` would lose its GPU events.
+    """
+    from syncfree.detector import detect_syncs
+
+    for tier in tiers:
+        with detect_syncs(tier=tier) as report:
+            call()
+        found = [each for each in report.findings if each.counts]
+        if found:
+            shown = [f"{each.frame} ({each.event.api}: {each.source})" for each in found[:3]]
+            more = f" and {len(found) - 3} lines more" if len(found) > 3 else ""
+            return "line " + ", ".join(shown) + more
+    return ""

@@ -1,0 +1,111 @@
+"""What bounds a function, in words, from its figures. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+LAUNCH_BOUND = 0.8  # the host's share of the plain time
+CONFIRMED = 1.2  # plain time over gated time
+NEAR_PEAK = 0.6
+
+Kind = Literal["waits", "launch-bound", "memory-bound", "compute-bound", "gpu-bound", "cpu"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What bounds a function.
+
+    Args:
+        kind: In one word.
+        text: With figures, and what to do.
+    """
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+def judge(
+    *,
+    kind: Literal["cuda", "cpu"],
+    device_us: float,
+    host_us: float,
+    plain_us: float | None = None,
+    not_gateable: str = "",
+    memory_share: float | None = None,
+    compute_share: float | None = None,
+) -> Verdict:
+    """What bounds a function.
+
+    Args:
+        kind: Of the device.
+        device_us: Median between the events.
+        host_us: Median of the host's time for the call.
+        plain_us: Median between the events without a gate, beside gated samples.
+        not_gateable: Why the call cannot stand behind a gate.
+        memory_share: Share of the measured read bandwidth.
+        compute_share: Share of the measured arithmetic rate.
+
+    Example:
+        >>> from syncfree.benchmarking.verdict import judge
+        >>> judge(kind="cuda", device_us=90, host_us=520, plain_us=550).kind
+        'launch-bound'
+    """
+    shares = _shares(memory_share, compute_share)
+    if kind == "cpu":
+        return Verdict("cpu", f"{time_text(device_us)} a call on the CPU's clock{shares}")
+    if not_gateable.startswith("waits"):
+        return Verdict(
+            "waits", f"not gateable: {not_gateable}; the time between the events holds the wait"
+        )
+    launch = _launch_bound(device_us, host_us, plain_us)
+    if launch:
+        return Verdict("launch-bound", launch)
+    if memory_share is not None and memory_share >= max(NEAR_PEAK, compute_share or 0):
+        return Verdict("memory-bound", f"{memory_share:.0%} of the read bandwidth measured here")
+    if compute_share is not None and compute_share >= NEAR_PEAK:
+        return Verdict("compute-bound", f"{compute_share:.0%} of the arithmetic rate measured here")
+    return Verdict("gpu-bound", f"{time_text(device_us)} of GPU work a call{shares}")
+
+
+def _launch_bound(device_us: float, host_us: float, plain_us: float | None) -> str:
+    """Why a call is bound by the host's launches; empty if it is not."""
+    if host_us <= LAUNCH_BOUND * device_us:
+        return ""
+    if plain_us is None:
+        return (
+            f"the host takes {time_text(host_us)} to enqueue the call, and the events are "
+            f"{time_text(device_us)} apart; without a gate that is not confirmed"
+        )
+    if plain_us <= CONFIRMED * device_us:
+        return ""
+    return (
+        f"the host takes {time_text(host_us)} to enqueue {time_text(device_us)} of GPU work, so a "
+        f"call takes {time_text(plain_us)}: capture a graph (graph=True) or fuse"
+    )
+
+
+def time_text(us: float) -> str:
+    """Three significant digits with a unit.
+
+    Example:
+        >>> from syncfree.benchmarking.verdict import time_text
+        >>> time_text(1234.5), time_text(7.4)
+        ('1.23 ms', '7.4 us')
+    """
+    for unit, scale in (("s", 1e6), ("ms", 1e3)):
+        if us >= scale:
+            return f"{us / scale:.3g} {unit}"
+    return f"{us:.3g} us"
+
+
+def _shares(memory: float | None, compute: float | None) -> str:
+    parts = []
+    if memory is not None:
+        parts.append(f"{memory:.0%} of the read bandwidth measured here")
+    if compute is not None:
+        parts.append(f"{compute:.0%} of the arithmetic rate measured here")
+    return f", {' and '.join(parts)}" if parts else ""

@@ -1,0 +1,1 @@
+"""`syncfree bench`: suites, and the sweep over idle gaps."""

@@ -1,0 +1,66 @@
+"""Finds the function that a command line names."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from syncfree.errors import BenchmarkError
+
+
+def load_function(target: str) -> Callable[..., Any]:
+    """The function of ``script.py:function`` or ``module:function``.
+
+    A script is run as a module: what stands below ``if __name__ == "__main__"`` is left out.
+
+    Args:
+        target: A path or a module's name, a colon, and a name, which may have dots.
+
+    Raises:
+        BenchmarkError: There is no such script, module or function.
+    """
+    place, colon, path = target.rpartition(":")
+    if not colon or not place or not path:
+        raise BenchmarkError(
+            f"{target} is neither script.py:function nor module:function, as in model.py:step"
+        )
+    found: Any = _script(Path(place)) if place.endswith(".py") else _module(place, target)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise BenchmarkError(f"{target}: {place} has no {path}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise BenchmarkError(f"{target} is no function, but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _script(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise BenchmarkError(f"there is no script {file}")
+    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Its neighbours can be imported, as if Python ran it; dataclasses look their module up.
+    sys.path.insert(0, str(file.absolute().parent))
+    sys.modules.setdefault(file.stem, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module(name: str, target: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that the program itself lacks is the program's error.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise BenchmarkError(f"{target}: there is no module {error.name}") from None

@@ -1,0 +1,267 @@
+"""`syncfree bench`, the suites behind it, and what is made of its result file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from syncfree.benchmarking.api import measure
+from syncfree.benchmarking.backend import Work
+from syncfree.benchmarking.cpu import CpuBackend
+from syncfree.benchmarking.engine import Plan
+from syncfree.benchmarking.suites import (
+    SUITES,
+    Workload,
+    accuracy,
+    makers,
+    psnr,
+    runner,
+    ssim,
+)
+from syncfree.benchmarking.suites.plot import plot_rows
+from syncfree.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+# What the committed result files were measured with: no workload may be lost.
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Workload]:
+    """Suites of two workloads, which take milliseconds."""
+    x = torch.rand(1000)
+    found = [
+        Workload("sum 1000", "cpu", x.nbytes, {"syncfree": x.sum, "plain torch": lambda: sum(x)}),
+        Workload("Sum.update", "cpu", 0, {"syncfree": x.sum, "torchmetrics": x.sum}, is_class=True),
+    ]
+
+    def small_makers(suite: str, device: str):
+        assert device == "cpu"
+        if suite == "psnr":
+            yield "sum", lambda: found[0]
+        if suite == "classes":
+            yield "update", lambda: found[1]
+
+    monkeypatch.setattr(runner, "makers", small_makers)
+    monkeypatch.setattr(runner, "read_bandwidth", lambda device: 1e9)
+    monkeypatch.setattr("syncfree.benchmarking.api.read_bandwidth", lambda device: 1e9)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def bench(*arguments: object) -> int:
+    return main(["bench", "--device", "cpu", "--seconds", "0.05", *map(str, arguments)])
+
+
+def test_the_result_file(small, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("--json", "result.json", "--plot", "result.svg") == 0
+    shown = capsys.readouterr().out
+    assert "sum 1000" in shown
+    assert "plain torch" in shown
+    facts = json.loads(Path("result.json").read_text())
+    committed = json.loads(RESULTS[0].read_text())
+    assert set(committed) <= set(facts)
+    assert set(committed["hardware"]) <= set(facts["hardware"])
+    rows = facts["rows"]
+    assert [(row["workload"], row["contender"]) for row in rows] == [
+        ("sum 1000", "syncfree"),
+        ("sum 1000", "plain torch"),
+        ("Sum.update", "syncfree"),
+        ("Sum.update", "torchmetrics"),
+    ]
+    assert all(set(committed["rows"][0]) <= set(row) for row in rows)
+    assert [row.get("launches") for row in rows] == [None, None, 0, 0]
+    assert rows[0]["read_floor_us"] == pytest.approx(4.0)
+    assert rows[1]["times_ours"] == pytest.approx(rows[1]["device_us"] / rows[0]["device_us"])
+    assert rows[0]["share_of_floor"] == pytest.approx(4.0 / rows[0]["device_us"])
+    assert facts["versions"]["torchmetrics"]
+    assert "</svg>" in Path("result.svg").read_text()
+
+
+def test_what_does_not_fit_is_named(small, monkeypatch, capsys) -> None:
+    def too_large() -> Workload:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    found = runner.makers
+    monkeypatch.setattr(
+        runner, "makers", lambda suite, device: [("huge", too_large), *found(suite, device)]
+    )
+    assert bench("--suite", "psnr", "--json", "result.json") == 0
+    assert "huge is left out: CUDA out of memory" in capsys.readouterr().err
+    facts = json.loads(Path("result.json").read_text())
+    assert facts["skipped"] == {"huge": "CUDA out of memory. Tried to allocate 2 GiB"}
+    assert {row["workload"] for row in facts["rows"]} == {"sum 1000"}
+
+
+def test_readme_figures_reads_it(small) -> None:
+    bench("--json", "result.json")
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from readme_figures import table
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    text = table(Path("result.json").absolute())
+    assert "| sum 1000 |" in text
+    assert "| Sum.update |" in text
+
+
+def test_ours_alone(small) -> None:
+    assert bench("--no-peers", "--json", "result.json") == 0
+    rows = json.loads(Path("result.json").read_text())["rows"]
+    assert {row["contender"] for row in rows} == {"syncfree"}
+
+
+def test_chosen_suites(small) -> None:
+    assert bench("--suite", "classes", "--json", "result.json") == 0
+    rows = json.loads(Path("result.json").read_text())["rows"]
+    assert {row["workload"] for row in rows} == {"Sum.update"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "speed"], "--suite is one of psnr, ssim, ms-ssim, accuracy, classes"),
+        (["--device", "tpu"], "--device is auto, cpu or cuda, but got tpu"),
+        (["--seconds", "0"], "--seconds is a time above 0, but got 0"),
+        (["--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
+        (["idle-gap", "step"], "step is neither script.py:function nor module:function"),
+        (["idle-gap", "step.py:f"], "there is no script step.py"),
+        (["idle-gap", "no_such_module:f"], "there is no module no_such_module"),
+        (["idle-gap", "json:nothing"], "json has no nothing"),
+        (["idle-gap", "math:pi"], "math:pi is no function, but float"),
+        (["idle-gap", "json:dumps", "--gaps", "1,x"], "--gaps is numbers of seconds"),
+        (["idle-gap", "json:dumps", "--gaps", "-1"], "--gaps is numbers of seconds"),
+        (["idle-gap", "json:dumps", "--repeats", "0"], "--repeats is a count of at least 1"),
+    ],
+)
+def test_wrong_usage(small, arguments, message, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+STEP = """
+import neighbour
+from dataclasses import dataclass
+
+@dataclass
+class Trainer:
+    calls: int = 0
+
+def step():
+    return sum(range(100))
+
+def make():
+    return step
+
+def broken():
+    return 1 / 0
+
+if __name__ == "__main__":
+    raise SystemExit("this is run as a module")
+"""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    (tmp_path / "step_of_test.py").write_text(STEP)
+    (tmp_path / "neighbour.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path / "step_of_test.py"
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["step_of_test.py:step", "step_of_test:step", "step_of_test.py:make --factory"],
+)
+def test_idle_gap(script, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--gaps", "0.001", "--repeats", "2", "--device", "cpu"]
+    files = ["--json", "gaps.json", "--plot", "gaps.png"]
+    assert main(["bench", "idle-gap", *target.split(), *arguments, *files]) == 0
+    assert capsys.readouterr().out.startswith("step on ")
+    document = json.loads(Path("gaps.json").read_text())
+    assert [each["gap"] for each in document["points"]] == [0.0, 0.001]
+    assert Path("gaps.png").stat().st_size > 1000
+
+
+def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "idle-gap", "step_of_test.py:broken", "--device", "cpu"]) == 1
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError" in shown
+    assert "step_of_test.py" in shown
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_suites_are_complete(device: str) -> None:
+    names = [name for suite in SUITES for name, _ in makers(suite, device)]
+    assert len(names) == len(set(names))
+    assert len(names) == {"cpu": 45, "cuda": 62}[device]
+
+
+def test_workloads_of_the_committed_results_are_still_measured() -> None:
+    """Ids hold the shape and the type that the workload's name holds."""
+    facts = json.loads((ROOT / "benchmarks" / "results" / "h200.json").read_text())
+    ids = [name.replace("-", " ") for suite in SUITES for name, _ in makers(suite, "cuda")]
+    for name in {row["workload"] for row in facts["rows"]}:
+        words = name.split(",")[0].replace("-", " ").lower().split()
+        words = [word for word in words if word not in ("top",)]
+        assert any(all(word in each.lower() for word in words) for each in ids), name
+
+
+def test_no_such_suite() -> None:
+    with pytest.raises(ValueError, match="suite is one of psnr, ssim, ms-ssim, accuracy"):
+        makers("speed", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (psnr.workload, (1, 3, 32, 32)),
+        (ssim.ssim, (1, 3, 32, 32)),
+        (ssim.ms_ssim, (1, 3, 192, 192)),
+        (accuracy.workload, (64, 10)),
+    ],
+)
+def test_contenders_of_a_workload_agree(make, shape) -> None:
+    """Ratios mean something only between functions that compute the same."""
+    workload = make(shape, torch.float32, "cpu")
+    values = {name: call() for name, call in workload.contenders.items()}
+    assert len(values) >= 2
+    ours = values.pop("syncfree")
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            torch.testing.assert_close(value, ours, rtol=1e-4, atol=1e-4, msg=name)
+
+
+def test_steps_of_classes_run() -> None:
+    for _, make in list(makers("classes", "cpu"))[12:16]:
+        workload = make()
+        assert workload.is_class
+        assert set(workload.contenders) == {"syncfree", "torchmetrics"}
+        for call in workload.contenders.values():
+            call()
+
+
+def test_plot_of_the_committed_results(tmp_path: Path) -> None:
+    for path in RESULTS:
+        plot_rows(json.loads(path.read_text()), tmp_path / f"{path.stem}.svg")
+        assert "torchmetrics" in (tmp_path / f"{path.stem}.svg").read_text()
+
+
+def test_measure_uses_the_given_backend() -> None:
+    works = {"f": Work(lambda: None)}
+    found = measure(works, Plan(max_seconds=0.02), CpuBackend(), torch.device("cpu"))
+    assert found["f"].kind == "cpu"
+
+
+def test_readme_figures_command(tmp_path: Path) -> None:
+    """`--check` stays as it is: it writes nothing."""
+    before = (ROOT / "README.md").read_text()
+    command = [sys.executable, ROOT / "tools" / "readme_figures.py", "--check"]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert (ROOT / "README.md").read_text() == before

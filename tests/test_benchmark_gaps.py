@@ -1,0 +1,221 @@
+"""Why the first call after a pause is slow: the verdict of a sweep, on a simulated GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from simulated_gpu import BOOST, SimulatedGpu
+from syncfree.benchmarking import idle_gap
+from syncfree.benchmarking.backend import Work
+from syncfree.benchmarking.cuda import CudaBackend
+from syncfree.benchmarking.gap_verdict import GapPoint, judge_gaps
+from syncfree.benchmarking.gaps import IdleGap, sweep
+from syncfree.benchmarking.samples import Reading
+
+GAPS = (0.0, 0.01, 1.0)
+
+
+@pytest.fixture
+def gpu() -> SimulatedGpu:
+    return SimulatedGpu()
+
+
+def swept(gpu: SimulatedGpu, call, **options) -> IdleGap:
+    backend = CudaBackend(gpu, gpu, gpu)
+    return sweep(Work(call, l2="keep"), backend, gaps=GAPS, repeats=3, name="step", **options)
+
+
+def point(gap: float, plain: float, **fields) -> GapPoint:
+    values = {
+        "plain_mad_us": 1.0,
+        "host_us": 20.0,
+        "gated_us": 90.0,
+        "megahertz": BOOST,
+        "device_allocations": 0.0,
+        "n": 5,
+    }
+    return GapPoint(gap=gap, plain_us=plain, **{**values, **fields})
+
+
+def test_a_gap_that_costs_nothing(gpu: SimulatedGpu) -> None:
+    found = swept(gpu, lambda: gpu.kernel(200))
+    assert found.verdict.cause == "none"
+    assert [each.gap for each in found.points] == list(GAPS)
+    assert all(each.plain_us == pytest.approx(200, rel=0.02) for each in found.points)
+    assert all(each.gated_us == pytest.approx(200) for each in found.points)
+
+
+def test_a_host_that_wakes_slowly(gpu: SimulatedGpu) -> None:
+    """The measured case of an H200: 90 us of work, behind launches that the pause makes slow."""
+    awake = [True]
+
+    def call() -> None:
+        per_launch = 18.0 if awake[0] else 53.0
+        for _ in range(10):
+            gpu.host(per_launch)
+            gpu.kernel(9.0)
+
+    rest = gpu.sleep
+
+    def sleep(seconds: float) -> None:
+        awake[0] = seconds < 0.005
+        rest(seconds)
+
+    gpu.sleep = sleep  # type: ignore[method-assign]
+    found = swept(gpu, call)
+    assert found.verdict.cause == "host launch"
+    assert "Capture a graph or fuse" in found.verdict.text
+    assert "Even back to back the host's launches hold the GPU up" in found.verdict.text
+    assert all(each.gated_us == pytest.approx(90) for each in found.points)
+    assert found.points[-1].host_us == pytest.approx(540)
+
+
+def test_back_to_back_is_not_the_second_call_after_a_gap(gpu: SimulatedGpu) -> None:
+    """The host needs some calls to get up to speed."""
+    since = [0]
+    rest = gpu.sleep
+
+    def sleep(seconds: float) -> None:
+        since[0] = 0 if seconds >= 0.005 else since[0]
+        rest(seconds)
+
+    def call() -> None:
+        gpu.host(100.0 if since[0] > 8 else 400.0)
+        gpu.kernel(50)
+        since[0] += 1
+
+    gpu.sleep = sleep  # type: ignore[method-assign]
+    found = swept(gpu, call)
+    assert found.points[0].host_us == pytest.approx(101)
+    assert found.points[-1].host_us == pytest.approx(401)
+    assert found.verdict.cause == "host launch"
+
+
+def test_a_clock_that_ramps(gpu: SimulatedGpu) -> None:
+    idle = [0.0]
+    rest = gpu.sleep
+
+    def sleep(seconds: float) -> None:
+        idle[0] = seconds if seconds >= 0.005 else idle[0]
+        rest(seconds)
+
+    def call() -> None:
+        mhz = 990.0 if idle[0] >= 1 else BOOST
+        gpu.mhz = lambda: mhz
+        gpu.kernel(300)
+        idle[0] = 0.0
+
+    gpu.sleep = sleep  # type: ignore[method-assign]
+    found = swept(gpu, call)
+    assert found.verdict.cause == "clock ramp"
+    assert "990 MHz" in found.verdict.text
+    assert found.points[-1].gated_us == pytest.approx(600)
+    assert found.points[0].gated_us == pytest.approx(300)
+
+
+def test_work_that_is_slower_at_the_same_clock(gpu: SimulatedGpu) -> None:
+    idle = [0.0]
+    rest = gpu.sleep
+
+    def sleep(seconds: float) -> None:
+        idle[0] = seconds if seconds >= 0.005 else idle[0]
+        rest(seconds)
+
+    def call() -> None:
+        gpu.kernel(500 if idle[0] >= 1 else 300)
+        idle[0] = 0.0
+
+    gpu.sleep = sleep  # type: ignore[method-assign]
+    assert swept(gpu, call).verdict.cause == "memory"
+
+
+def test_a_call_that_waits_cannot_be_told_apart(gpu: SimulatedGpu) -> None:
+    gpu.waiting_lines = "line train.py:7 (Tensor.item: loss.item())"
+    gpu.waking = 500.0
+
+    def call() -> None:
+        gpu.kernel(50)
+        gpu.wait()
+
+    found = swept(gpu, call)
+    assert found.not_gateable.startswith("waits at line train.py:7")
+    assert found.verdict.cause == "waits"
+    assert all(each.gated_us is None for each in found.points)
+
+
+def test_nvmls_clock_serves_for_short_calls(gpu: SimulatedGpu) -> None:
+    found = swept(gpu, lambda: gpu.kernel(9), reading=lambda: Reading(1755.0))
+    assert [each.megahertz for each in found.points] == [1755.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        (point(1, 100), "none"),
+        (point(1, 550, host_us=530), "host launch"),
+        (point(1, 550, host_us=530, device_allocations=3), "allocator"),
+        (point(1, 550, host_us=530, gated_us=120), "host launch"),  # and the GPU a little slower
+        (point(1, 180, gated_us=170, megahertz=1000), "clock ramp"),
+        (point(1, 180, gated_us=170), "memory"),
+        (point(1, 180, gated_us=170, megahertz=None), "gpu"),
+        (point(1, 180, gated_us=None), "waits"),
+        (point(1, 500), "unexplained"),
+        (point(1, 500, plain_mad_us=420), "none"),  # within the noise
+    ],
+)
+def test_causes(last: GapPoint, cause: str) -> None:
+    assert judge_gaps([point(0, 95), point(0.1, 96), last], kind="cuda").cause == cause
+
+
+def test_the_slowest_gap_is_judged_not_the_longest() -> None:
+    points = [point(0, 95), point(1, 550, host_us=530), point(5, 96)]
+    verdict = judge_gaps(points, kind="cuda")
+    assert verdict.cause == "host launch"
+    assert verdict.text.startswith("after 1 s ")
+
+
+def test_a_cpu_has_no_more_to_tell() -> None:
+    assert judge_gaps([point(0, 95), point(1, 500)], kind="cpu").cause == "cpu"
+
+
+def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
+    found = idle_gap(sum, [1.0] * 1000, gaps=[0.002, 0.001], repeats=3, device="cpu")
+    assert found.name == "sum"
+    assert [each.gap for each in found.points] == [0.0, 0.001, 0.002]
+    assert all(each.gated_us is None and each.plain_us > 0 for each in found.points)
+    document = json.loads(json.dumps(found.json()))
+    assert document["verdict"]["cause"] in ("none", "cpu")
+    assert len(document["points"]) == 3
+    assert "back to back" in str(found)
+    assert found.table().row_count == 3
+
+
+def test_plot(gpu: SimulatedGpu, tmp_path) -> None:
+    found = swept(gpu, lambda: gpu.kernel(200))
+    found.plot(tmp_path / "gaps.svg")
+    text = (tmp_path / "gaps.svg").read_text()
+    assert text.count("</svg>") == 1
+    found.plot(tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gaps": [-1.0]}, "a gap is a number of seconds of at least 0, but got -1.0"),
+        ({"gaps": [math.inf]}, "but got inf"),
+        ({"gaps": [math.nan]}, "but got nan"),
+        ({"repeats": 0}, "repeats is a count of at least 1, but got 0"),
+    ],
+)
+def test_bad_arguments(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        idle_gap(int, device="cpu", **options)
+
+
+def test_no_function() -> None:
+    with pytest.raises(TypeError, match="fn is a function, but got 7"):
+        idle_gap(7, device="cpu")  # type: ignore[arg-type]

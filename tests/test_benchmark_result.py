@@ -1,0 +1,134 @@
+"""How results are shown, and the verdict drawn from them: every figure is known."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from syncfree.benchmarking import Comparison, Result
+from syncfree.benchmarking.verdict import judge, time_text
+from syncfree.errors import MissingExtraError
+
+
+def made(**fields) -> Result:
+    """A result of which every figure is known."""
+    values = {
+        "name": "step",
+        "kind": "cuda",
+        "device": "simulated GPU",
+        "mode": "steady",
+        "gated": True,
+        "not_gateable": "",
+        "l2": "flush",
+        "graph": False,
+        "device_us": 90.0,
+        "interval_us": (89.5, 90.9),
+        "mad_us": 0.7,
+        "host_us": 520.0,
+        "plain_us": 550.0,
+        "samples_us": (89.0, 89.5, 90.0, 90.9, 92.0),
+        "discards": {"hardware thermal slowdown": 2},
+        "megahertz": 1975.0,
+        "watts": 412.0,
+        "celsius": 51.0,
+        "throttle": ("software power cap",),
+        "extra_bytes": 3 * 2**20,
+        "memory_share": 0.25,
+        "compute_share": None,
+        "first_calls_s": 1.5,
+        "stopped": "precision",
+        "notes": ("a note",),
+    }
+    return Result(**{**values, **fields})
+
+
+def test_json_without_an_interval() -> None:
+    found = made(interval_us=None)
+    assert json.loads(json.dumps(found.json(), allow_nan=False))["interval_us"] is None
+    assert found.half_width is None
+    assert "n = 5, too few for an interval" in str(found)
+
+
+def test_a_call_that_does_nothing() -> None:
+    nothing = made(device_us=0.0, interval_us=(0.0, 0.0), mad_us=0.0, samples_us=(0.0,) * 6)
+    assert nothing.half_width == 0
+    assert "step: 0 us (+-0.00%, n = 6" in str(nothing)
+    assert nothing.table().row_count == 1
+    json.dumps(nothing.json(), allow_nan=False)
+    assert made(device_us=0.0, interval_us=(0.0, 0.1)).half_width is None
+
+
+def test_text() -> None:
+    assert str(made(stopped="time limit")) == (
+        "step: 90 us (+-1.00%, n = 5, MAD 0.7 us)\n"
+        "  GPU events behind a gate, L2 flushed, mode steady, on simulated GPU; host 520 us, "
+        "without the gate 550 us, memory 3 MiB\n"
+        "  1975 MHz, 412 W, 51 C, held down by software power cap\n"
+        "  launch-bound: the host takes 520 us to enqueue 90 us of GPU work, so a call takes "
+        "550 us: capture a graph (graph=True) or fuse\n"
+        "  discarded: 2, hardware thermal slowdown\n"
+        "  stopped by the time limit, before the precision asked for\n"
+        "  note: a note"
+    )
+
+
+def test_table_and_plot(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    both = Comparison({"a": made(name="a"), "b": made(name="b", device_us=180.0)})
+    table = both.table()
+    assert table.row_count == 2
+    Console(width=200).print(table)
+    shown = capsys.readouterr().out
+    for text in ("90 us", "2.00", "1975", "25%", "launch-bound", "2 discarded", "a note"):
+        assert text in shown, text
+    assert made().table().row_count == 1
+    for file in ("plot.svg", "plot.png"):
+        both.plot(tmp_path / file)
+        assert (tmp_path / file).stat().st_size > 1000
+    made().plot(tmp_path / "one.svg")
+
+
+def test_without_the_extras(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.delitem(sys.modules, "syncfree.benchmarking.table", raising=False)
+    for module in ("rich", "rich.table", "rich.box", "matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"syncfree\[cli\]"):
+        made().table()
+    with pytest.raises(MissingExtraError, match=r"syncfree\[plot\]"):
+        made().plot(tmp_path / "x.png")
+    assert str(made())
+
+
+@pytest.mark.parametrize(
+    ("figures", "kind"),
+    [
+        ({"device_us": 90, "host_us": 520, "plain_us": 550}, "launch-bound"),
+        ({"device_us": 90, "host_us": 520, "plain_us": 95}, "gpu-bound"),  # not confirmed
+        ({"device_us": 90, "host_us": 20, "plain_us": 200}, "gpu-bound"),  # not the host
+        ({"device_us": 90, "host_us": 80}, "launch-bound"),
+        ({"device_us": 90, "host_us": 20}, "gpu-bound"),
+        ({"device_us": 90, "host_us": 9, "memory_share": 0.7}, "memory-bound"),
+        ({"device_us": 90, "host_us": 9, "compute_share": 0.7}, "compute-bound"),
+        (
+            {"device_us": 90, "host_us": 9, "compute_share": 0.8, "memory_share": 0.7},
+            "compute-bound",
+        ),
+        ({"device_us": 90, "host_us": 9, "memory_share": 0.5}, "gpu-bound"),
+        ({"device_us": 90, "host_us": 95, "not_gateable": "waits at line x.py:1 (x)"}, "waits"),
+    ],
+)
+def test_verdicts(figures, kind) -> None:
+    assert judge(kind="cuda", **figures).kind == kind
+
+
+def test_time_text() -> None:
+    assert [time_text(us) for us in (0.05, 7.42, 999.0, 1000.0, 2.5e6)] == [
+        "0.05 us",
+        "7.42 us",
+        "999 us",
+        "1 ms",
+        "2.5 s",
+    ]
