@@ -10,9 +10,11 @@ set(generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
 configure_file(include/syncfree/version.h.in "${generated}/include/syncfree/version.h" @ONLY)
 
 file(GLOB api CONFIGURE_DEPENDS csrc/api/*.cpp)
-add_library(syncfree_core SHARED ${api})
+set(event_timer cuda_device cuda_driver device_code region_queues region_timer) # of the runtime, without Python
+list(TRANSFORM event_timer REPLACE "(.+)" "csrc/runtime/\\1.cpp")
+add_library(syncfree_core SHARED ${api} ${event_timer})
 add_library(syncfree::core ALIAS syncfree_core)
-target_link_libraries(syncfree_core PRIVATE syncfree_cpu $<TARGET_NAME_IF_EXISTS:syncfree_cuda>)
+target_link_libraries(syncfree_core PRIVATE syncfree_cpu $<TARGET_NAME_IF_EXISTS:syncfree_cuda> ${CMAKE_DL_LIBS})
 target_include_directories(syncfree_core PUBLIC
   "$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include;${generated}/include>" $<INSTALL_INTERFACE:include>)
 target_link_options(syncfree_core PRIVATE

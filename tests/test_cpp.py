@@ -14,6 +14,7 @@ import torch
 
 import cpp_programs
 from cpp_programs import ROOT, run
+from fake_driver import compiled
 from syncfree import functional as F
 from syncfree._libraries import find
 from syncfree.functional.classification import (
@@ -85,6 +86,17 @@ def test_wrong_input_gives_its_status(programs):
     assert int(checks.group(1)) > 70
 
 
+def test_timer_by_a_driver_of_the_tests(programs, tmp_path):
+    """Events of tests/fake_libcuda.cpp, whose time stands still."""
+    driver = compiled(ROOT / "tests" / "fake_libcuda.cpp", tmp_path / "libfakecuda.so")
+    done = subprocess.run(
+        [programs / "core_checks"], capture_output=True, text=True, check=False,
+        env={**os.environ, "CHECK_CUDA_TIMER": "1", "SYNCFREE_LIBCUDA": str(driver)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "timed on CUDA\n" in done.stdout
+
+
 def test_plain_example(programs):
     done = run(programs / "plain")
     assert done.returncode == 0, done.stderr
@@ -112,11 +124,16 @@ def test_plain_example_on_cuda(programs):
 def test_libtorch_example(programs, device):
     done = run(programs / "evaluate", device)
     assert done.returncode == 0, done.stderr
+    quality, _, regions = done.stdout.partition("forward, ")
     found = re.fullmatch(
         r"noisy +([\d.]+) dB, SSIM ([\d.]+)\nrestored ([\d.]+) dB, SSIM ([\d.]+) on (\w+)\n",
-        done.stdout,
+        quality,
     )
     assert found is not None, done.stdout
+    # Reading the means waited for all regions.
+    kinds = {"cpu": "host time", "cuda": "(launch|GPU)-bound"}
+    verdict = rf"10 times: {kinds[device]}: [^\n]*\d [um]?s[^\n]*\n"
+    assert re.fullmatch(f"{verdict}metrics, {verdict}", regions), regions
     *numbers, place = found.groups()
     noisy, noisy_ssim, restored, restored_ssim = map(float, numbers)
     assert noisy == pytest.approx(20, abs=0.1)

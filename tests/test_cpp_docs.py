@@ -64,8 +64,8 @@ def test_no_block_is_left_out():
     assert len(blocks("cmake")) == 1
     assert len(blocks("bash")) == 3
     assert len(PROGRAMS) == 3
-    assert len(EXCERPTS) == 2
-    assert PAGE.count("```") == 2 * (1 + 3 + 3 + 2)
+    assert len(EXCERPTS) == 3
+    assert PAGE.count("```") == 2 * (1 + 3 + 3 + 3)
 
 
 def test_project_with_the_installed_package(shell, tmp_path):
@@ -87,7 +87,7 @@ def test_program(program, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("excerpt", EXCERPTS, ids=["cuda", "libtorch"])
+@pytest.mark.parametrize("excerpt", EXCERPTS, ids=["cuda", "libtorch", "timer"])
 def test_excerpts_are_of_the_examples(excerpt):
     """Which tests/test_cpp.py builds and runs."""
     assert any(excerpt in example for example in EXAMPLES)

@@ -210,6 +210,52 @@ SYNCFREE_API syncfree_status_code syncfree_accuracy(
     const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* value,
     int64_t* bad_labels, const syncfree_accuracy_options* options, const syncfree_launch* launch);
 
+/* Times regions of streams with events and never waits for them. Opaque. */
+typedef struct syncfree_timer syncfree_timer;
+typedef struct syncfree_region syncfree_region;
+
+typedef struct syncfree_timer_options {
+  int64_t regions_in_flight; /* the oldest is dropped, and counted, where there would be more */
+  int64_t history;           /* samples kept of each name */
+  int32_t device_type;       /* CPU: by the host's clock */
+} syncfree_timer_options;
+
+/* Microseconds; NaN where nothing is known. */
+typedef struct syncfree_region_summary {
+  const char* name; /* lives as long as the timer */
+  int64_t count;
+  double total_us;
+  double least_us;
+  double median_us; /* of the samples kept, as all that follows */
+  double host_median_us;
+  double gap_median_us;
+  double launch_bound_share;
+  int32_t host_clock;
+} syncfree_region_summary;
+
+SYNCFREE_API syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
+                                                        syncfree_timer** timer);
+/* Every region has ended. */
+SYNCFREE_API void syncfree_timer_destroy(syncfree_timer* timer);
+
+/* `region` is null where it cannot be timed, which is no error, and may be ended all the same. */
+SYNCFREE_API syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* name,
+                                                       int32_t device_index, syncfree_stream stream,
+                                                       syncfree_region** region);
+SYNCFREE_API syncfree_status_code syncfree_timer_end(syncfree_timer* timer,
+                                                     syncfree_region* region);
+
+/* Turns regions that have passed into samples, without a wait; `wait` waits for them first. */
+SYNCFREE_API syncfree_status_code syncfree_timer_poll(syncfree_timer* timer);
+SYNCFREE_API syncfree_status_code syncfree_timer_wait(syncfree_timer* timer);
+
+/* Of the names in the order of their first use; a null name behind the last one. */
+SYNCFREE_API syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, int64_t index,
+                                                         syncfree_region_summary* summary);
+
+/* Regions without a sample: dropped, skipped or failed. */
+SYNCFREE_API int64_t syncfree_timer_untimed(syncfree_timer* timer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "syncfree/accuracy.h"
+#include "syncfree/event_timer.h"
 #include "syncfree/image_quality.h"
 #include "syncfree/ms_ssim.h"
 #include "syncfree/psnr.h"

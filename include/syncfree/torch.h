@@ -2,6 +2,7 @@
 #pragma once
 
 #include "syncfree/torch/accuracy.h"
+#include "syncfree/torch/event_timer.h"
 #include "syncfree/torch/image_quality.h"
 #include "syncfree/torch/ms_ssim.h"
 #include "syncfree/torch/psnr.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -274,6 +275,52 @@ void values() {
   check("NaN of nothing", std::isnan(p.value[0]));
 }
 
+void timer() {
+  Status status;
+  EventTimer timer(Device::Type::kCpu, {4, 8}, status);
+  expect("a timer", status, StatusCode::kOk);
+  for (int i = 0; i < 10; ++i) {
+    const auto outer = timer.region("outer");
+    auto inner = timer.region("inner");
+    expect("end", inner.end(), StatusCode::kOk);
+    expect("a second end is none", inner.end(), StatusCode::kOk);
+  }
+  expect("wait", timer.wait(), StatusCode::kOk);
+  const std::vector<RegionSummary> all = timer.summary();
+  check("names in order", all.size() == 2 && all[0].name == "outer" && all[1].name == "inner");
+  check("all are counted", all[0].count == 10 && all[1].count == 10 && timer.untimed() == 0);
+  check("the outer one is longer",
+        all[0].total_us >= all[1].total_us && all[1].least_us >= 0 && all[0].host_clock);
+  check("verdict", all[0].verdict().rfind("host time: ", 0) == 0);
+  EventTimer none(Device::Type::kCpu, {0, 8}, status);
+  expect("no regions", status, StatusCode::kInvalidArgument, "regions_in_flight");
+  RegionSummary summary;
+  summary.median_us = 100;
+  summary.gap_median_us = 60;
+  summary.host_median_us = 95;
+  check("idle gap", summary.verdict().find("idle or untimed for 60 us") != std::string::npos);
+  summary.gap_median_us = 40;
+  check("GPU-bound", summary.verdict() == "GPU-bound: 100 us");
+  summary.launch_bound_share = 0.6;
+  check("launch-bound", summary.verdict().rfind("launch-bound: host enqueue 95 us", 0) == 0);
+}
+
+// By a driver whose time stands still (tests/fake_libcuda.cpp), where SYNCFREE_LIBCUDA names it.
+void timer_on_cuda() {
+  Status status;
+  EventTimer timer(Device::Type::kCuda, {64, 64}, status);
+  if (!status.ok()) {
+    expect("no driver", status, StatusCode::kCudaError);
+    return;
+  }
+  const auto stream = reinterpret_cast<Stream>(0x55);
+  for (int i = 0; i < 3; ++i) const auto region = timer.region("step", stream);
+  expect("wait on CUDA", timer.wait(), StatusCode::kOk);
+  const std::vector<RegionSummary> all = timer.summary();
+  check("three steps", all.size() == 1 && all[0].count == 3 && !all[0].host_clock);
+  std::printf("timed on CUDA\n");
+}
+
 void cuda_views() {
   Pair p;
   const auto there = view(p.a.data(), {4}, Device::cuda(0));
@@ -303,6 +350,8 @@ int main() {
   threads();
   values();
   cuda_views();
+  timer();
+  if (std::getenv("CHECK_CUDA_TIMER") != nullptr) timer_on_cuda();
   std::printf("%d checks, %d failed\n", checks, failures);
   return failures == 0 ? 0 : 1;
 }

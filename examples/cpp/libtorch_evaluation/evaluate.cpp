@@ -1,5 +1,5 @@
-// An inference loop that measures what its model restores: PSNR and SSIM of every batch, summed on
-// the device, read once when the loop is over.
+// An inference loop that measures what its model restores and where its time goes: PSNR and SSIM of
+// every batch, summed on the device, and events around the steps, all read when the loop is over.
 #include <syncfree/torch.h>
 #include <torch/nn/modules/conv.h>
 
@@ -43,11 +43,18 @@ int main(int argc, char** argv) {
   model->eval();
 
   constexpr int kBatches = 10;
+  using Where = syncfree::Device::Type;
+  syncfree::Status status;
+  syncfree::EventTimer timer(device.is_cuda() ? Where::kCuda : Where::kCpu, status);
+  syncfree::check(status);
   torch::Tensor sums = torch::zeros({4}, torch::TensorOptions().device(device));
   for (int step = 0; step < kBatches; ++step) {
     const torch::Tensor clean = clean_batch(step, device);
     const torch::Tensor noisy = clean + 0.1 * torch::randn_like(clean);
+    auto forward = syncfree::region_on(timer, "forward", noisy);
     const torch::Tensor restored = model->forward(noisy);
+    syncfree::check(forward.end());
+    const auto metrics = syncfree::region_on(timer, "metrics", noisy);
     // One pass over the images each. Nothing here waits for the device.
     const auto before = syncfree::image_quality(noisy, clean, 1.0);
     const auto after = syncfree::image_quality(restored, clean, 1.0);
@@ -57,5 +64,8 @@ int main(int argc, char** argv) {
   const float* mean = means.const_data_ptr<float>();
   std::printf("noisy    %.2f dB, SSIM %.4f\nrestored %.2f dB, SSIM %.4f on %s\n", mean[0], mean[1],
               mean[2], mean[3], device.str().c_str());
+  for (const syncfree::RegionSummary& region : timer.summary())
+    std::printf("%s, %ld times: %s\n", region.name.c_str(), static_cast<long>(region.count),
+                region.verdict().c_str());
   return 0;
 }

@@ -1,0 +1,193 @@
+// syncfree_timer_*: the runtime's region timer, with a lock where Python has its own.
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <vector>
+
+#include "api/arguments.h"
+#include "runtime/region_timer.h"
+
+using namespace syncfree;
+using namespace syncfree::api;
+using runtime::RegionHistory;
+using runtime::RegionSample;
+using runtime::RegionSlot;
+using runtime::RegionTimer;
+
+struct syncfree_timer {
+  explicit syncfree_timer(const RegionTimer::Options& options)
+      : has_gpu(options.has_gpu), timer(options) {}
+
+  const bool has_gpu;
+  std::mutex mutex;
+  RegionTimer timer;
+  std::int64_t failed = 0;  // that never began
+};
+
+namespace {
+
+// A region follows the host if its launches took more than this share of its GPU time.
+constexpr double kLaunchBound = 0.8;
+
+template <class Body>
+syncfree_status_code guarded_timer(Body&& body) noexcept {
+  return guarded([&] {
+    try {
+      body();
+    } catch (const runtime::cuda::Error& error) {
+      fail(SYNCFREE_CUDA_ERROR, error.what(), ".");
+    }
+  });
+}
+
+RegionSlot* slot_of(syncfree_region* region) {
+  return reinterpret_cast<RegionSlot*>(region);
+}
+
+// NaN where nothing is known.
+template <class Of>
+double median(const std::vector<RegionSample>& samples, const Of& of) {
+  std::vector<double> known;
+  for (const RegionSample& sample : samples)
+    if (const double x = of(sample); !std::isnan(x)) known.push_back(x);
+  if (known.empty()) return runtime::kUnknown;
+  std::sort(known.begin(), known.end());
+  const std::size_t half = known.size() / 2;
+  return known.size() % 2 ? known[half] : 0.5 * (known[half - 1] + known[half]);
+}
+
+// Samples in which the GPU waited for the host's launches. Whether it had not begun when they were
+// through, and so held the host up itself, is probed for some samples and holds until the next.
+double launch_bound_share(std::vector<RegionSample> samples) {
+  std::sort(samples.begin(), samples.end(),
+            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  std::size_t bound = 0;
+  bool queued = false;
+  for (const RegionSample& sample : samples) {
+    if (sample.flags & RegionSample::kProbed) queued = (sample.flags & RegionSample::kQueued) != 0;
+    const bool follows = !(sample.flags & RegionSample::kHostClock) &&
+                         sample.host_enqueue > kLaunchBound * sample.gpu;
+    bound += follows && !queued;
+  }
+  return samples.empty() ? 0.0 : static_cast<double>(bound) / static_cast<double>(samples.size());
+}
+
+}  // namespace
+
+syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
+                                           syncfree_timer** timer) {
+  return guarded_timer([&] {
+    const syncfree_timer_options& given = required("options", options);
+    required("timer", timer);
+    if (given.regions_in_flight < 1 || given.history < 1)
+      fail(SYNCFREE_INVALID_ARGUMENT,
+           "Expected `regions_in_flight` and `history` to be at least 1, but got ",
+           given.regions_in_flight, " and ", given.history, ".");
+    check_choice("device_type", given.device_type, SYNCFREE_CUDA);
+    const bool has_gpu = given.device_type == SYNCFREE_CUDA;
+    if (has_gpu) runtime::cuda::driver();  // throws where there is none
+    *timer = new syncfree_timer({static_cast<std::size_t>(given.regions_in_flight),
+                                 static_cast<std::size_t>(given.history), 0, has_gpu});
+  });
+}
+
+void syncfree_timer_destroy(syncfree_timer* timer) {
+  delete timer;
+}
+
+syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* name,
+                                          int32_t device_index, syncfree_stream stream,
+                                          syncfree_region** region) {
+  return guarded_timer([&] {
+    required("timer", timer);
+    required("name", name);
+    required("region", region);
+    *region = nullptr;
+    if (timer->has_gpu && device_index < 0)
+      fail(SYNCFREE_WRONG_DEVICE, "Expected the index of a CUDA device, but got ", device_index,
+           ".");
+    std::unique_lock lock(timer->mutex);
+    RegionSlot* slot = nullptr;
+    try {
+      RegionHistory& history = timer->timer.name(name, runtime::RegionKind::kCompute);
+      slot = timer->timer.open(history, device_index,
+                               reinterpret_cast<runtime::cuda::Stream>(stream), -1);
+      if (slot == nullptr) return;  // cannot be timed, and is counted
+      lock.unlock();
+      timer->timer.record_start(*slot);
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      ++timer->failed;
+      if (slot != nullptr) timer->timer.abandon(*slot);
+      throw;
+    }
+    *region = reinterpret_cast<syncfree_region*>(slot);
+  });
+}
+
+syncfree_status_code syncfree_timer_end(syncfree_timer* timer, syncfree_region* region) {
+  return guarded_timer([&] {
+    required("timer", timer);
+    if (region == nullptr) return;
+    RegionSlot& slot = *slot_of(region);
+    try {
+      timer->timer.record_end(slot);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(timer->mutex);
+      timer->timer.lose(slot, error.what());
+      throw;
+    }
+    const std::lock_guard lock(timer->mutex);
+    timer->timer.close(slot);
+  });
+}
+
+syncfree_status_code syncfree_timer_poll(syncfree_timer* timer) {
+  return guarded_timer([&] {
+    required("timer", timer);
+    const std::lock_guard lock(timer->mutex);
+    timer->timer.poll();
+  });
+}
+
+syncfree_status_code syncfree_timer_wait(syncfree_timer* timer) {
+  return guarded_timer([&] {
+    required("timer", timer);
+    std::unique_lock lock(timer->mutex);
+    const std::vector<runtime::RegionEnd> ends = timer->timer.last_ends();
+    lock.unlock();
+    timer->timer.wait(ends);
+    lock.lock();
+    timer->timer.poll();
+  });
+}
+
+syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, int64_t index,
+                                            syncfree_region_summary* summary) {
+  return guarded_timer([&] {
+    required("timer", timer);
+    required("summary", summary);
+    const std::lock_guard lock(timer->mutex);
+    const auto& histories = timer->timer.histories();
+    *summary = {};
+    if (index < 0 || index >= static_cast<std::int64_t>(histories.size())) return;
+    const RegionHistory& history = histories[static_cast<std::size_t>(index)];
+    const std::vector<RegionSample>& kept = history.kept();
+    summary->name = history.name().c_str();
+    summary->count = static_cast<std::int64_t>(history.count());
+    summary->total_us = history.total();
+    summary->least_us = history.least();
+    summary->median_us = median(kept, [](const auto& s) { return s.gpu; });
+    summary->host_median_us = median(kept, [](const auto& s) { return s.host_enqueue; });
+    summary->gap_median_us = median(kept, [](const auto& s) { return s.gpu_gap; });
+    summary->launch_bound_share = launch_bound_share(kept);
+    summary->host_clock = !timer->has_gpu;
+  });
+}
+
+int64_t syncfree_timer_untimed(syncfree_timer* timer) {
+  if (timer == nullptr) return 0;
+  const std::lock_guard lock(timer->mutex);
+  return timer->failed + static_cast<std::int64_t>(timer->timer.dropped() + timer->timer.skipped() +
+                                                   timer->timer.lost());
+}
