@@ -1,8 +1,8 @@
 # Whether the CUDA library is built, for which GPUs, and against what.
 #
-# AUTO follows the installed torch, so that a CPU user never waits for nvcc; without the Python package it
-# follows the compiler. ON works against a CPU build of torch too: the kernels need only the toolkit, and the
-# op library records libtorch_cuda.so by name.
+# AUTO follows the installed torch, so that a CPU user never waits for nvcc, and does without where there is
+# neither nvcc nor a GPU; without the Python package it follows the compiler. ON works against a CPU build of
+# torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
 #
 # Code for 8.0 runs on 8.6 and 8.9 too, that for 10.0 on 10.3; PTX of the last serves what comes after.
 set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 90-real 100-real 120)
@@ -20,6 +20,15 @@ set(SYNCFREE_BUILD_CUDA OFF)
 if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO"
     AND (NOT TORCH_CUDA_VERSION STREQUAL "none" OR (NOT SYNCFREE_PYTHON AND CMAKE_CUDA_COMPILER))))
   set(SYNCFREE_BUILD_CUDA ON)
+  if(SYNCFREE_CUDA STREQUAL "AUTO" AND SYNCFREE_FOUND_GPUS STREQUAL "none")
+    # PyPI's torch is one for CUDA, also for machines that have nothing of it.
+    check_language(CUDA)
+    if(NOT CMAKE_CUDA_COMPILER)
+      message(WARNING "syncfree: torch ${TORCH_VERSION} is built for CUDA, but this machine has neither nvcc nor "
+        "a GPU: only the CPU library is built. SYNCFREE_CUDA=ON asks for both.")
+      set(SYNCFREE_BUILD_CUDA OFF)
+    endif()
+  endif()
 elseif(NOT SYNCFREE_CUDA MATCHES "^(AUTO|OFF)$")
   message(FATAL_ERROR "syncfree: SYNCFREE_CUDA is AUTO, ON or OFF, but got '${SYNCFREE_CUDA}'.")
 endif()

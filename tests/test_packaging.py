@@ -94,17 +94,44 @@ def test_old_torch(python: Path, tmp_path: Path) -> None:
     assert "found torch 2.9.1+cpu" in message
 
 
-def test_cuda_without_nvcc(python: Path, tmp_path: Path) -> None:
-    fake_torch(python, "2.13.0+cu130", "13.0")
+@pytest.fixture
+def without_nvcc(tmp_path: Path) -> dict[str, str]:
+    """An environment with the tools of a build, but no nvcc."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ["g++", "gcc", "c++", "cc", "ld", "as", "ar", "ranlib", "make", "ninja", "uname"]:
         found = shutil.which(name)
         if found:
             (tools / name).symlink_to(found)
-    message = configure(python, tmp_path / "build", PATH=str(tools), CUDACXX="", CUDA_PATH="")
+    return {"PATH": str(tools), "CUDACXX": "", "CUDA_PATH": ""}
+
+
+@pytest.mark.parametrize("wish", ["a GPU", "ON"])
+def test_cuda_without_nvcc(
+    python: Path, tmp_path: Path, without_nvcc: dict[str, str], wish: str
+) -> None:
+    fake_torch(python, "2.13.0+cu130", "13.0")
+    options = ["-DSYNCFREE_CUDA=ON"]
+    if wish == "a GPU":
+        smi = tmp_path / "bin" / "nvidia-smi"
+        smi.write_text("#!/bin/sh\necho 9.0\n")
+        smi.chmod(0o755)
+        (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+        options = []
+    message = configure(python, tmp_path / "build", *options, **without_nvcc)
     assert "no nvcc was found" in message
     assert "SYNCFREE_CUDA=OFF" in message
+
+
+def test_cuda_torch_without_nvcc_and_gpu(
+    python: Path, tmp_path: Path, without_nvcc: dict[str, str]
+) -> None:
+    """`pip install torch` brings one for CUDA on any machine; this one can use the CPU library."""
+    fake_torch(python, "2.13.0+cu130", "13.0")
+    # It fails later on, without pybind11.
+    message = configure(python, tmp_path / "build", "-Dpybind11_DIR=/nowhere", **without_nvcc)
+    assert "has neither nvcc nor a GPU" in message
+    assert "no nvcc was found" not in message
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc to differ from torch's CUDA")
@@ -140,12 +167,23 @@ def test_import_without_library() -> None:
     assert "pip install --force-reinstall" in message
 
 
-def test_import_without_cuda_library() -> None:
-    message = failed_import(
-        "import torch, syncfree._libraries as l; torch.version.cuda = '13.0'; find = l.find\n"
-        "l.find = lambda name: None if name.endswith('cuda') else find(name)"
-    )
-    assert "built for CUDA 13.0, but this syncfree has no CUDA library" in message
+def test_without_the_cuda_library() -> None:
+    """The CPU works as ever; CUDA tensors are refused, with what to do."""
+    code = """
+import torch
+import syncfree._libraries as libraries
+torch.version.cuda, find = "13.0", libraries.find
+libraries.find = lambda name: None if name.endswith("cuda") else find(name)
+from syncfree.functional import peak_signal_noise_ratio
+x = torch.rand(2, 3)
+assert peak_signal_noise_ratio(x, x + 0.1, 1.0).isfinite()
+on_cuda = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+torch.ops.syncfree.safe_divide.default.redispatch(on_cuda, x, x, 0.0)
+"""
+    result = run(sys.executable, "-c", code)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("syncfree.errors.LibraryError: torch "), result.stderr
+    assert "built for CUDA 13.0, but this syncfree has no CUDA library" in last
 
 
 def test_import_of_a_damaged_library(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ TARGETS = {
     "test": ["torchmetrics", "cli", "plot", "test"],
     "lint": ["torchmetrics", "cli", "lint"],
 }
-BUILD_TOOLS = ["cmake>=3.24", "ninja"]
+BUILD_TOOLS = ["cmake>=3.26", "ninja"]
 
 
 def requirements(target: str) -> list[str]:

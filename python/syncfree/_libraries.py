@@ -27,7 +27,10 @@ def find(name: str) -> Path | None:
 
 
 def load() -> None:
-    """Loads the CPU ops and, where torch was built with CUDA, the CUDA ops."""
+    """Loads the CPU ops and, where torch was built with CUDA, the CUDA ops.
+
+    Without a CUDA library the CPU ops work all the same, and calls on CUDA tensors raise.
+    """
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < MINIMUM_TORCH:
         raise LibraryError(
@@ -35,20 +38,39 @@ def load() -> None:
             f"{torch.__version__} is installed. Upgrade it: pip install 'torch>=2.11'"
         )
     _load("syncfree_ops_cpu")
-    if torch.version.cuda is not None:
+    if torch.version.cuda is None:
+        return
+    if find("syncfree_ops_cuda") is not None:
         _load("syncfree_ops_cuda")
+    else:
+        _refuse_cuda_tensors()
+
+
+# Its registrations last as long as it does.
+_refusals: list[torch.library.Library] = []
+
+
+def _refuse_cuda_tensors() -> None:
+    message = (
+        f"torch {torch.__version__} is built for CUDA {torch.version.cuda}, but this syncfree has "
+        "no CUDA library: it was built with SYNCFREE_CUDA=OFF, against a CPU torch, or where there "
+        "was neither nvcc nor a GPU. Install the CUDA toolkit and build it again with this torch "
+        "installed: pip install --force-reinstall --no-deps ."
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LibraryError(message)
+
+    library = torch.library.Library("syncfree", "IMPL")
+    _refusals.append(library)
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith("syncfree::"):
+            library.impl(name.removeprefix("syncfree::"), refuse, "CUDA")
 
 
 def _load(name: str) -> None:
     path = find(name)
     if path is None:
-        if name == "syncfree_ops_cuda":
-            raise LibraryError(
-                f"torch {torch.__version__} is built for CUDA {torch.version.cuda}, but this "
-                "syncfree has no CUDA library: it was built with SYNCFREE_CUDA=OFF or against a "
-                "CPU torch. Build it again with this torch installed: "
-                "pip install --force-reinstall --no-deps ."
-            )
         raise LibraryError(
             f"lib{name}.so is missing from the installed package: the installation is incomplete. "
             "Install it again: pip install --force-reinstall --no-deps ."
