@@ -19,7 +19,9 @@ def _bench(
     context: typer.Context,
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="psnr, ssim, ms-ssim, accuracy, timer or classes; may be repeated; all of them"),
+        typer.Option(
+            help="psnr, ssim, ms-ssim, accuracy, timer or classes; may be repeated; all of them"
+        ),
     ] = None,
     peers: Annotated[
         bool, typer.Option("--peers/--no-peers", help="Measure every installed peer beside ours.")
