@@ -81,6 +81,14 @@ def test_a_missing_extra_is_named(missing, command):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["compare", "syncs", "bench"])
+def test_a_missing_extra_names_the_command(command):
+    done = run_without({"typer"}, command, "target")
+    assert done.stderr == (
+        f"`syncfree {command}` needs packages that are not installed: pip install 'syncfree[cli]'\n"
+    )
+
+
 def test_maps_name_their_extra_before_any_work(folders, tmp_path):
     done = run_without({"matplotlib"}, "compare", *folders, "--maps", tmp_path / "maps")
     assert done.returncode == 2

@@ -267,6 +267,8 @@ def test_ctrl_c_ends_the_run_with_the_report(script, interruptible: None) -> Non
 
 # Programs that fail
 
+NOT_JUDGED = "before the program failed: what it did not get to is not judged"
+
 
 def test_an_exception_keeps_its_traceback(script, capsys: pytest.CaptureFixture[str]) -> None:
     path = script(
@@ -289,7 +291,7 @@ def test_an_exception_keeps_its_traceback(script, capsys: pytest.CaptureFixture[
         r"KeyError: 'its own'\n",
         shown.err[: shown.err.index("no iteration")],
     )
-    assert "the host waits 1 time at 1 line" in shown.out
+    assert f"the host waits 1 time at 1 line {NOT_JUDGED}" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -298,14 +300,19 @@ def test_an_exception_keeps_its_traceback(script, capsys: pytest.CaptureFixture[
 )
 def test_sys_exit(script, capsys: pytest.CaptureFixture[str], code: str, status: int) -> None:
     assert syncs(script(f"import sys\nsys.exit({code})")) == status
-    assert ("the program exited with" in capsys.readouterr().err) == (status == 2)
+    shown = capsys.readouterr()
+    assert ("the program exited with" in shown.err) == (status == 2)
+    assert ("the host never waits" in shown.out) == (status == 0)
+    assert (NOT_JUDGED in shown.out) == (status == 2)
 
 
 def test_a_syntax_error(script, capsys: pytest.CaptureFixture[str]) -> None:
-    assert syncs(script("x = = 3")) == 2
-    shown = capsys.readouterr().err
-    assert "SyntaxError: invalid syntax" in shown
-    assert "syncfree/cli" not in shown
+    assert syncs("--json", "a.json", script("x = = 3")) == 2
+    shown = capsys.readouterr()
+    assert "SyntaxError: invalid syntax" in shown.err
+    assert "syncfree/cli" not in shown.err
+    assert shown.out.startswith(f"no wait was found {NOT_JUDGED} [")
+    assert json.loads(Path("a.json").read_text())["failed"] is True
 
 
 def test_a_call_that_a_tier_does_not_support(script, capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,7 +341,10 @@ def test_a_call_that_a_tier_does_not_support(script, capsys: pytest.CaptureFixtu
         (["--prove", "train.py"], "--prove puts a spinning kernel"),
         (["--json", "no/such/folder.json", "train.py"], "its folder does not exist"),
         (["--sarif", ".", "train.py"], "or it is a folder"),
-        (["--baseline", "none.json", "train.py"], "cannot read the baseline none.json"),
+        (["--baseline", "none.json", "train.py"], "run once with --baseline-update to write it"),
+        (["--baseline", "no/such.json", "train.py"], "there is no baseline no/such.json"),
+        (["--baseline", ".", "train.py"], "cannot read the baseline ."),
+        (["--baseline", "no/b.json", "--baseline-update", "train.py"], "cannot write no/b.json"),
         (["--baseline-update", "train.py"], "--baseline-update needs the file"),
         (["--step-function", "none", "train.py"], "defines no function of this name"),
         (["--step-function", "main", "json:dumps"], "needs its module"),
@@ -382,13 +392,17 @@ def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:
     assert "# guilty" not in shown
     script(TRAIN.replace("wait(", "str("))
     assert syncs("--baseline", "b.json", path) == 0
-    assert "vanished, take it out of the baseline: train.py in <module>: wait(" in (
-        capsys.readouterr().err
-    )
+    assert (
+        "vanished, --baseline-update takes it out of the baseline: train.py in <module>: wait("
+    ) in capsys.readouterr().err
     # A program that fails did not get to all of them.
     script(TRAIN.replace("wait(", "no_such("))
     assert syncs("--baseline", "b.json", path) == 2
     assert "vanished" not in capsys.readouterr().err
+    before = Path("b.json").read_text()
+    assert syncs("--baseline", "b.json", "--baseline-update", path) == 2
+    assert "the baseline was left as it is" in capsys.readouterr().err
+    assert Path("b.json").read_text() == before
 
 
 def test_a_pragma_makes_it_clean(script, capsys: pytest.CaptureFixture[str]) -> None:

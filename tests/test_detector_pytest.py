@@ -121,17 +121,28 @@ def test_the_marker_with_warm_up_and_exceptions(session) -> None:
 
         @pytest.mark.no_sync(warmup=-1)
         def test_negative(): ...
+
+        @pytest.mark.no_sync(max="two")
+        def test_text(): ...
+
+        def test_fixture(no_sync):
+            with pytest.raises(ValueError, match="^max is a count of at least 0, but got 2.5"):
+                no_sync(max=2.5)
         """
     )
-    result.assert_outcomes(passed=3, failed=4)
+    result.assert_outcomes(passed=4, failed=5)
     result.stdout.fnmatch_lines(
         [
             "*KeyError: 'its own'",
-            "*test_positional: the marker no_sync takes max, allow, warmup by name*",
-            "*test_unknown: the marker no_sync takes max, allow, warmup by name*",
-            "*warmup is a count of at least 0, but got -1",
+            "*test_positional: the marker no_sync: it takes max, allow, warmup by name, but got 3",
+            "*test_unknown: the marker no_sync: it takes max, allow, warmup by name, *limit=3",
+            "*test_negative: the marker no_sync: warmup is a count of at least 0, but got -1",
+            "*test_text: the marker no_sync: max is a count of at least 0, but got 'two'",
         ]
     )
+    # One line each: whoever wrote the marker is not led through the plugin.
+    result.stdout.no_fnmatch_line("*pytest_plugin.py*")
+    result.stdout.no_fnmatch_line("*max_syncs*")
 
 
 def test_the_fixture(session) -> None:
@@ -198,7 +209,12 @@ def test_the_ratchet(session, pytester: pytest.Pytester, processes: int) -> None
 
     less = session(WAITS.replace("def helper():\n    wait()", "def helper():\n    pass"), *options)
     less.assert_outcomes(passed=5)
-    less.stdout.fnmatch_lines(["vanished, take it out of syncs.json: test_it.py in helper: wait()"])
+    less.stdout.fnmatch_lines(
+        [
+            "vanished, --sync-baseline-update takes it out of syncs.json: "
+            "test_it.py in helper: wait()"
+        ]
+    )
 
     # What the tests of a session do not reach is not said to have vanished, nor taken out.
     some = session(WAITS, *options, "-k", "test_some")
@@ -210,8 +226,19 @@ def test_the_ratchet(session, pytester: pytest.Pytester, processes: int) -> None
 
 def test_a_baseline_that_is_missing_or_none(session, pytester: pytest.Pytester) -> None:
     missing = session(WAITS, "--sync-baseline", "none.json")
-    missing.stdout.fnmatch_lines(["*cannot read the baseline*none.json: No such file*"])
-    assert missing.ret == pytest.ExitCode.TESTS_FAILED
+    missing.stderr.fnmatch_lines(
+        ["ERROR: --sync-baseline: there is no baseline */none.json: run once with "
+         "--sync-baseline-update to write it"]
+    )  # fmt: skip
+    assert missing.ret == pytest.ExitCode.USAGE_ERROR
+    assert "Traceback" not in str(missing.stderr)
+    (pytester.path / "none.json").write_text("[]")
+    none = session(WAITS, "--sync-baseline", "none.json", "--sync-baseline-update")
+    none.stderr.fnmatch_lines(["ERROR: --sync-baseline: */none.json is no baseline of *"])
+    assert none.ret == pytest.ExitCode.USAGE_ERROR
+    nowhere = session(WAITS, "--sync-baseline", "no/such.json", "--sync-baseline-update")
+    nowhere.stderr.fnmatch_lines(["ERROR: --sync-baseline: there is no folder */no"])
+    assert nowhere.ret == pytest.ExitCode.USAGE_ERROR
     alone = session(WAITS, "--sync-baseline-update")
     alone.stderr.fnmatch_lines(["*--sync-baseline-update needs --sync-baseline FILE*"])
     assert alone.ret == pytest.ExitCode.USAGE_ERROR

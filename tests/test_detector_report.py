@@ -281,6 +281,18 @@ def test_text_names_everything(report: Report, train: str) -> None:
     assert f"backward of {train}:3" in text
     assert "return loss.item()" in text
     assert "cuModuleLoadData (conditional)" in text
+    assert text.count("      It reads a number.\n") == 3, "the reason, of conditional ones too"
+    assert text.count("# sync-ok: reason") == 1
+    assert text.splitlines()[-1].startswith("A wait that is meant: `# sync-ok: reason`")
+
+
+def test_text_of_a_program_that_failed(report: Report) -> None:
+    report.failed = True
+    again = report_from_json(json.dumps(report.json()))
+    end = "before the program failed: what it did not get to is not judged"
+    assert str(again).startswith(f"the host waits 4 times at 2 lines {end}, ")
+    nothing = merge_ranks({0: Report.of([], tier=0), 1: report.without(report.findings)})
+    assert str(nothing).startswith(f"no wait was found {end}, ")
 
 
 def test_text_of_a_clean_region() -> None:
@@ -305,6 +317,8 @@ def test_table(report: Report) -> None:
     assert re.search(r" - +- +2 +\S+/train\.py:4 in step: Tensor.item", shown)
     assert shown.index("train.py:5 in") < shown.index("train.py:4 in") < shown.index("train.py:1")
     assert "the host waits 4 times at 2 lines" in shown
+    assert shown.count("It reads a number.") == 3
+    assert shown.count("# sync-ok: reason") == 1
     assert "return loss.item()" in shown
     assert "syncfree.deferred" in shown
 
@@ -436,8 +450,12 @@ def test_what_is_no_baseline(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(DetectorError, match=r"syncs\.json is no baseline"):
         Baseline.read(file, tmp_path)
-    with pytest.raises(DetectorError, match="cannot read the baseline"):
+    with pytest.raises(DetectorError, match=r"no baseline .*: run once with --baseline-update"):
         Baseline.read(tmp_path / "none.json", tmp_path)
+    with pytest.raises(DetectorError, match="cannot read the baseline"):
+        Baseline.read(tmp_path, tmp_path)
+    with pytest.raises(DetectorError, match="cannot write the baseline"):
+        Baseline([], tmp_path).write(tmp_path)
 
 
 # Suggestions
@@ -492,6 +510,14 @@ def test_what_is_no_baseline(text: str, tmp_path: Path) -> None:
         ({"api": "torch sync debug mode", "source": "y = x.to('cuda')"}, "non_blocking=True"),
         ({"api": "torch.cuda.Event.synchronize", "source": "x = shown.value()"}, ".ready()"),
         ({"api": "cuCtxSynchronize", "source": "solve(a)"}, "sync-ok"),
+        # A checkpoint has to wait; what is read for it has not.
+        ({"api": "UntypedStorage.cpu", "direction": "d2h"}, 'allow_sync("checkpoint")'),
+        (
+            {"api": "cuMemcpyDtoHAsync_v2", "source": "torch.save(net, f)", "direction": "d2h"},
+            "# sync-ok: checkpoint",
+        ),
+        ({"api": "torch sync debug mode", "source": "torch.save(net, f)"}, "# sync-ok: checkpoint"),
+        ({"api": "Tensor.item", "source": "torch.save({'l': loss.item()}, f)"}, "0-d tensor"),
     ],
     ids=str,
 )

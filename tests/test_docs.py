@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 import syncfree
 from syncfree import functional
@@ -27,6 +28,8 @@ MODULES = sorted(
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str) -> None:
+    if name.startswith("syncfree.detector.tier0") and torch.cuda.is_available():
+        pytest.skip("tier 0 stands in for a GPU, and here is a real one")
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert failed == 0
 
@@ -48,7 +51,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 @pytest.mark.parametrize("path", [p for p in PAGES if python_blocks(p)], ids=lambda p: p.name)
 def test_python_blocks_of_the_pages(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for block in python_blocks(path):
+    blocks = python_blocks(path)
+    if any(re.search(r"detect_syncs|syncfree\.benchmark\(", block) for block in blocks):
+        # In a process of its own: these may use tier 3, and then torch.profiler sees no GPU events.
+        program = f"for block in {blocks!r}: exec(block, {{'__name__': '__example__'}})"
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return
+    for block in blocks:
         exec(compile(block, str(path), "exec"), {"__name__": "__example__"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +222,28 @@ def test_numbers_are_those_of_the_cpu(recorder: Recorder) -> None:
         return net.head.weight.detach().cpu()
 
     assert torch.equal(steps("cuda"), steps("cpu"))
+
+
+def test_torchs_warning_of_a_gradient_names_the_program(tmp_path: Path) -> None:
+    """In a process of its own, as torch gives it once."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import syncfree, torch\n"
+        "with syncfree.detect_syncs(tier=0) as report:\n"
+        "    loss = torch.ones((), device='cuda', requires_grad=True)\n"
+        "    on_cpu = torch.ones((), requires_grad=True)\n"
+        "    for always in (False, True):\n"
+        "        torch.set_warn_always(always)\n"
+        "        for read in (float, int, complex):\n"
+        "            assert read(loss) == read(on_cpu) == 1\n"
+        "    loss.backward()\n"
+        "assert report.count == 6, report\n"
+        "assert loss.grad == 1\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # Once, and then for each float() and complex() of both.
+    text = "UserWarning: Converting a tensor with requires_grad=True"
+    assert done.stderr.count(f"{script}:8: {text}") == done.stderr.count(text) == 1 + 4

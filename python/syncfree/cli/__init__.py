@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from syncfree.errors import MissingExtraError
 
     try:
-        _require_extra()
+        _require_extra(arguments)
         from syncfree.cli.app import run
 
         return run(arguments)
@@ -57,7 +57,7 @@ def _print_folder(option: str) -> int:
     return 0
 
 
-def _require_extra() -> None:
+def _require_extra(arguments: Sequence[str]) -> None:
     from syncfree.errors import MissingExtraError
 
     for module in _NEEDED:
@@ -66,4 +66,5 @@ def _require_extra() -> None:
         except ImportError:
             found = False
         if not found:
-            raise MissingExtraError("The `syncfree` command", "cli")
+            command = " ".join(["syncfree", *arguments[:1]])
+            raise MissingExtraError(f"`{command}`", "cli")

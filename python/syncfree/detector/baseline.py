@@ -80,8 +80,13 @@ class Baseline:
         return cls((site(each, root) for each in findings if each.counts), root)
 
     @classmethod
-    def read(cls, file: Path, root: Path) -> Baseline:
+    def read(cls, file: Path, root: Path, *, written_by: str = "--baseline-update") -> Baseline:
         """Reads a baseline file, or a JSON report of an earlier run.
+
+        Args:
+            file: The file.
+            root: The folder that files are relative to.
+            written_by: The option that writes it, which the error names where there is none.
 
         Raises:
             DetectorError: There is no such file, or it is neither.
@@ -90,6 +95,10 @@ class Baseline:
             document = json.loads(file.read_text(encoding="utf-8"))
             check_version(document["version"])
             sites = [_site_from_json(each, root) for each in document["findings"]]
+        except FileNotFoundError:
+            raise DetectorError(
+                f"there is no baseline {file}: run once with {written_by} to write it"
+            ) from None
         except OSError as error:
             raise DetectorError(f"cannot read the baseline {file}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -99,14 +108,21 @@ class Baseline:
         return cls(sites, root)
 
     def write(self, file: Path) -> None:
-        """Writes the file, sorted, so that a change of it is easy to review."""
+        """Writes the file, sorted, so that a change of it is easy to review.
+
+        Raises:
+            DetectorError: It cannot be written.
+        """
         findings = [
             {"file": each.file, "function": each.function, "api": each.api, "source": each.source}
             | ({"tests": sorted(each.tests)} if each.tests else {})
             for each in self.sites
         ]
         document = {"version": VERSION, "findings": findings}
-        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        try:
+            file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise DetectorError(f"cannot write the baseline {file}: {error.strerror}") from None
 
     def compare(self, findings: Iterable[Finding]) -> Difference:
         """Which findings are known and which are new, and which known sites did not show."""

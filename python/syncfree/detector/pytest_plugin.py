@@ -59,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("--sync-baseline-update needs --sync-baseline FILE")
         return
     ratchet = Ratchet(file.absolute(), config.rootpath, update)
+    ratchet.check()
     config.stash[_ratchet] = ratchet
     # With xdist every process compares, and the first one hears of all tests and sums up.
     if not hasattr(config, "workerinput"):
@@ -73,6 +74,7 @@ def no_sync(request: pytest.FixtureRequest) -> Callable[..., Guard]:
     """
 
     def make(max: int = 0, allow: Sequence[Pattern] = (), warmup: int = 0) -> Guard:
+        __tracebackhide__ = True
         return Guard(request.node, max, allow, warmup)
 
     return make
@@ -84,17 +86,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     marker = pyfuncitem.get_closest_marker("no_sync")
     if marker is None:
         return (yield)
-    if marker.args or set(marker.kwargs) - set(_OPTIONS):
-        raise pytest.UsageError(
-            f"{pyfuncitem.nodeid}: the marker no_sync takes {', '.join(_OPTIONS)} by name, but got "
-            f"{marker.args + tuple(marker.kwargs)}"
-        )
-    guard = Guard(
-        pyfuncitem,
-        marker.kwargs.get("max", 0),
-        marker.kwargs.get("allow", ()),
-        marker.kwargs.get("warmup", 0),
-    )
+    guard = _guard_of(marker, pyfuncitem)
     names = pyfuncitem._fixtureinfo.argnames
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
     for _ in range(guard.warmup):
@@ -118,6 +110,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return report
 
 
+def _guard_of(marker: pytest.Mark, item: pytest.Function) -> Guard:
+    if marker.args or set(marker.kwargs) - set(_OPTIONS):
+        given = [*map(repr, marker.args), *(f"{key}={it!r}" for key, it in marker.kwargs.items())]
+        problem = f"it takes {', '.join(_OPTIONS)} by name, but got {', '.join(given)}"
+    else:
+        try:
+            return Guard(
+                item,
+                marker.kwargs.get("max", 0),
+                marker.kwargs.get("allow", ()),
+                marker.kwargs.get("warmup", 0),
+            )
+        except (TypeError, ValueError) as error:
+            problem = str(error)
+    pytest.fail(f"{item.nodeid}: the marker no_sync: {problem}", pytrace=False)
+
+
 class Guard:
     """A block of a test that must not make the host wait.
 
@@ -126,14 +135,20 @@ class Guard:
         max: How many waits are accepted.
         allow: As in :func:`syncfree.detect_syncs`.
         warmup: How many blocks are not judged.
+
+    Raises:
+        TypeError: `allow` is no list of patterns.
+        ValueError: `max` or `warmup` is no count.
     """
 
     def __init__(self, item: pytest.Item, max: int, allow: Sequence[Pattern], warmup: int) -> None:
         from syncfree.detector.regions import detect_syncs
         from syncfree.detector.tiers import BY_NAME
 
-        if isinstance(warmup, bool) or not isinstance(warmup, int) or warmup < 0:
-            raise ValueError(f"warmup is a count of at least 0, but got {warmup!r}")
+        __tracebackhide__ = True
+        for name, value in (("max", max), ("warmup", warmup)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} is a count of at least 0, but got {value!r}")
         tier = BY_NAME[item.config.getoption("--sync-tier")]
         self._region = detect_syncs(max_syncs=max, allow=allow, tier=tier)
         self._item = item
@@ -174,6 +189,21 @@ class Ratchet:
         self._sites: dict[tuple[str, int, str], KnownSite] = {}
         self._tests: set[str] = set()
 
+    def check(self) -> None:
+        """Refuses, before any test runs, a file that cannot be read or written.
+
+        Raises:
+            pytest.UsageError: The file is missing or no baseline, or there is no such folder.
+        """
+        from syncfree.errors import DetectorError
+
+        if self._update and not self._file.parent.is_dir():
+            raise pytest.UsageError(f"--sync-baseline: there is no folder {self._file.parent}")
+        try:
+            self._baseline()
+        except DetectorError as error:
+            raise pytest.UsageError(f"--sync-baseline: {error}") from None
+
     def judge(self, item: pytest.Item, report: Report) -> Report:
         """What is new in a report; notes all of it for the end of the session."""
         from syncfree.detector.baseline import site
@@ -202,7 +232,9 @@ class Ratchet:
             if self._update and not self._file.exists():
                 self._known = Baseline([], self._root)
             else:
-                self._known = Baseline.read(self._file, self._root)
+                self._known = Baseline.read(
+                    self._file, self._root, written_by="--sync-baseline-update"
+                )
         return self._known
 
     @pytest.hookimpl
@@ -246,7 +278,9 @@ class Ratchet:
         if vanished:
             terminalreporter.write_sep("-", "waits for the GPU")
         for site in vanished:
-            terminalreporter.write_line(f"vanished, take it out of {self._file.name}: {site}")
+            terminalreporter.write_line(
+                f"vanished, --sync-baseline-update takes it out of {self._file.name}: {site}"
+            )
 
 
 def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]:

@@ -27,6 +27,7 @@ class Report:
         seconds: Wall time of the region, 0 while it is open.
         allowed: Waits that were meant: how many for each reason.
         lost: Calls that could not be kept, as too many came at once; anything may be among them.
+        failed: The program ended before its time: what it did not get to is not judged.
 
     Example:
         >>> import syncfree
@@ -42,6 +43,7 @@ class Report:
         self.seconds = 0.0
         self.allowed: dict[str, int] = {}
         self.lost = 0
+        self.failed = False
         self._recorder = Recorder()
         self._fixed: list[Finding] | None = None
 
@@ -55,6 +57,7 @@ class Report:
         seconds: float = 0.0,
         allowed: Mapping[str, int] | None = None,
         lost: int = 0,
+        failed: bool = False,
     ) -> Report:
         """A report of findings that are known already."""
         report = cls(tier, note)
@@ -62,6 +65,7 @@ class Report:
         report.seconds = seconds
         report.allowed = dict(allowed or {})
         report.lost = lost
+        report.failed = failed
         return report
 
     @property
@@ -99,6 +103,7 @@ class Report:
             seconds=self.seconds,
             allowed=self.allowed,
             lost=self.lost,
+            failed=self.failed,
         )
 
     def json(self) -> dict[str, Any]:
@@ -117,6 +122,7 @@ class Report:
             "count": self.count,
             "allowed": dict(self.allowed),
             "lost": self.lost,
+            "failed": self.failed,
             "findings": [finding_as_json(each) for each in self.findings],
         }
 
@@ -198,6 +204,7 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
             seconds=values.get("seconds", 0.0),
             allowed=values.get("allowed"),
             lost=values.get("lost", 0),
+            failed=values.get("failed", False),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DetectorError(
@@ -295,4 +302,5 @@ def _merged(reports: list[Report], findings: list[list[Finding]], seconds: float
         seconds=seconds,
         allowed=allowed,
         lost=sum(report.lost for report in reports),
+        failed=any(report.failed for report in reports),
     )

@@ -51,6 +51,10 @@ READ_BACK = (
     f"Stay on the device, or read back with {_DEFERRED}: a copy to pinned memory on the current "
     "stream, and `.value()` when you need it."
 )
+CHECKPOINT = (
+    "A checkpoint has to wait, as it writes what the GPU computed. Say that it is meant: "
+    '`# sync-ok: checkpoint` on the line, or `with syncfree.allow_sync("checkpoint")` around it.'
+)
 UPLOAD = (
     "Copy from pinned memory: `tensor.pin_memory().to(device, non_blocking=True)`, or "
     "`DataLoader(..., pin_memory=True)` with `batch.to(device, non_blocking=True)`."
@@ -120,6 +124,7 @@ _READS = re.compile(
     r"\bindex\b|tolist"
 )
 _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto\b")
+_CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
 
 # For waits of the driver or of torch's debug mode, whose name does not say what was written.
@@ -172,6 +177,8 @@ def suggest(
         return _of_a_read(source)
     if direction == "h2d":
         return NEW_TENSOR if re.search(r"\btorch\.(tensor|as_tensor)\(", source) else UPLOAD
+    if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
+        return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
         # The driver's copy of a scalar read is told from others by what was written.
         return _of_a_read(source) if re.search(r"\.item\(|\.tolist\(", source) else READ_BACK
@@ -185,6 +192,8 @@ def _of_a_read(source: str) -> str:
 
 
 def _by_source(api: str, source: str) -> str:
+    if _CHECKPOINT.search(source):
+        return CHECKPOINT
     for pattern, text in _BY_SOURCE:
         if re.search(pattern, source):
             return text

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syncfree.detector.findings import Finding
-from syncfree.detector.text import details, duration, share, summary
+from syncfree.detector.text import MEANT, details, duration, share, summary
 
 if TYPE_CHECKING:
     from syncfree.detector.report import Report
@@ -24,7 +24,7 @@ def as_table(report: Report) -> Table:
         header_style="bold",
         pad_edge=False,
         show_header=bool(report.findings),
-        caption=Text(summary(report), "none"),
+        caption=Text(_caption(report), "none"),
         caption_justify="left",
     )
     if timed:
@@ -36,6 +36,11 @@ def as_table(report: Report) -> Table:
         times = [_time(each), share(each, report) or "-"] if timed else []
         table.add_row(*times, str(each.count), _place(each))
     return table
+
+
+def _caption(report: Report) -> str:
+    guilty = any(each.counts for each in report.findings)
+    return f"{summary(report)}\n{MEANT}" if guilty else summary(report)
 
 
 def _time(finding: Finding) -> str:
@@ -52,8 +57,8 @@ def _place(finding: Finding) -> Text:
         (finding.event.api, "red"),
         kind,
     )
-    for number, line in enumerate(details(finding)):
-        text.append(f"\n    {_short(line)}", "bold" if number == 0 else "none")
+    for line in details(finding):
+        text.append(f"\n    {_short(line)}", "bold" if line == finding.source else "none")
     return text.append(f"\n{finding.suggestion}", "dim") if finding.counts else text
 
 

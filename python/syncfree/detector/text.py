@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from syncfree.detector.report import Report
 
 _SHOWN = 20
+MEANT = (
+    'A wait that is meant: `# sync-ok: reason` on its line, or `with syncfree.allow_sync("reason")`'
+    " around it."
+)
 
 
 def as_text(report: Report) -> str:
@@ -18,6 +22,8 @@ def as_text(report: Report) -> str:
     lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
     if len(found) > _SHOWN:
         lines.append(f"  ... and {plural(len(found) - _SHOWN, 'line')} more")
+    if any(each.counts for each in found):
+        lines.append(MEANT)
     return "\n".join([summary(report), *lines])
 
 
@@ -27,7 +33,9 @@ def summary(report: Report) -> str:
     if guilty:
         text = f"the host waits {plural(report.count, 'time')} at {plural(len(guilty), 'line')}"
     else:
-        text = "the host never waits"
+        text = "no wait was found" if report.failed else "the host never waits"
+    if report.failed:
+        text += " before the program failed: what it did not get to is not judged"
     maybe = sum(each.count for each in report.findings if not each.counts)
     if maybe:
         text += f", {maybe} calls may wait (not counted)"
@@ -94,8 +102,8 @@ def caller(finding: Finding) -> str:
 
 
 def details(finding: Finding) -> list[str]:
-    """The lines below the place of a finding: its source, and who is behind it."""
-    lines = [finding.source] if finding.source else []
+    """The lines below the place of a finding: its source, the reason, and who is behind it."""
+    lines = [each for each in (finding.source, finding.event.why) if each]
     if caller(finding):
         lines.append(f"called from {caller(finding)}")
     if finding.event.forward is not None:

@@ -85,7 +85,7 @@ def _made(number: int, recorder: Recorder) -> Tier:
     if number in (2, 3) and not _has_gpu():
         raise TierUnavailableError(
             f"tier {number} of the sync detector needs an NVIDIA GPU and a torch for CUDA, but "
-            "torch.cuda.is_available() is False: use tier 0 or tier='auto'"
+            "torch.cuda.is_available() is False: use tier 0 or auto"
         )
     tier: Tier
     if number == 2:

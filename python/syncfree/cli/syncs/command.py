@@ -76,14 +76,14 @@ def find_syncs(options: SyncsOptions) -> int:
     try:
         _check(options)
         program = Program(options.target, options.arguments)
-        report, failed = _run(program, options, notes)
-        if options.prove and not failed:
+        report = _run(program, options, notes)
+        if options.prove and not report.failed:
             report = _prove(program, options, notes, report)
-        status = _show(report, options, notes, failed)
+        status = _show(report, options, notes)
     except (SyncfreeError, ImportError) as error:
         _complain(notes, error)
         return ENVIRONMENT
-    return ENVIRONMENT if failed else status
+    return ENVIRONMENT if report.failed else status
 
 
 def _check(options: SyncsOptions) -> None:
@@ -97,7 +97,10 @@ def _check(options: SyncsOptions) -> None:
         raise ProgramError(f"--seconds is a time above 0, but got {options.seconds}")
     if options.update_baseline and options.baseline is None:
         raise ProgramError("--baseline-update needs the file: --baseline FILE")
-    for file in (options.json, options.sarif, options.baseline):
+    written = [options.json, options.sarif]
+    if options.update_baseline:
+        written.append(options.baseline)
+    for file in written:
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise ProgramError(f"cannot write {file}: its folder does not exist, or it is a folder")
     if options.baseline is not None and not options.update_baseline:
@@ -132,16 +135,15 @@ def _prove(program: Program, options: SyncsOptions, notes: Console, report: Repo
         return report
     notes.print("the program runs again, with a spinning kernel before each of these lines")
     prover = Prover(report.findings)
-    _, failed = _run(program, options, notes, prover)
-    if failed:
+    if _run(program, options, notes, prover).failed:
         notes.print("the second run failed: what it did not get to is not proven")
     return prover.proved(report)
 
 
 def _run(
     program: Program, options: SyncsOptions, notes: Console, prover: Prover | None = None
-) -> tuple[Report, bool]:
-    """The report, and whether the program failed."""
+) -> Report:
+    """The report, of all ranks on rank 0."""
     from syncfree.cli.syncs.ranks import gather
     from syncfree.detector.regions import detect_syncs
     from syncfree.detector.report import join
@@ -163,12 +165,13 @@ def _run(
     report = region.report
     if before and not iterations.judged:
         report = join(before[0], report)
+    report.failed = failed
     if options.warmup and not iterations.judged:
         seen = f"{iterations.done} iterations ended" if iterations.done else "no iteration ended"
         notes.print(f"{seen} ({_ending(options)}): the warm-up is part of the report")
     elif iterations.judged:
         notes.print(f"{iterations.judged} iterations judged, {options.warmup} before them left out")
-    return gather(report), failed
+    return gather(report)
 
 
 def _ending(options: SyncsOptions) -> str:
@@ -199,7 +202,7 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
     return False
 
 
-def _show(report: Report, options: SyncsOptions, notes: Console, failed: bool) -> int:
+def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.cli.syncs.ranks import rank
 
     if rank() > 0:
@@ -209,14 +212,16 @@ def _show(report: Report, options: SyncsOptions, notes: Console, failed: bool) -
     if options.sarif is not None:
         _write(options.sarif, report.sarif())
     shown, difference = report, None
-    if options.baseline is not None:
+    if options.update_baseline and report.failed:
+        notes.print("the baseline was left as it is: the program did not get to all of its lines")
+    elif options.baseline is not None:
         difference = _compared(report, options)
         if difference is not None:
             shown = report.without(difference.known)
     console = make_console()
     console.print(shown.table() if console.is_terminal else str(shown))
     if difference is not None:
-        _show_difference(difference, notes, failed)
+        _show_difference(difference, notes, report.failed)
     return FINDINGS if shown.count and not options.update_baseline else CLEAN
 
 
@@ -236,7 +241,7 @@ def _show_difference(difference: Difference, notes: Console, failed: bool) -> No
         notes.print(f"{len(difference.known)} known sites of the baseline left out")
     # A program that failed did not get to all of its lines.
     for each in () if failed else difference.vanished:
-        notes.print(Text(f"vanished, take it out of the baseline: {each}"))
+        notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
@@ -17,6 +18,12 @@ from syncfree.errors import VirtualDeviceError
 
 _CPU_DEVICE = torch.device("cpu")
 _READ = "The host needs the value, so it waits for the GPU and copies it."
+_WARNING_OF_GRADIENTS = ("Tensor.__float__", "Tensor.__complex__")
+_OF_GRADIENT = (  # torch's own words
+    "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+    "Consider using tensor.detach() first."
+)
+_said_of_gradient: list[bool] = []
 _READS = (
     ("item", "Tensor.item"),
     ("tolist", "Tensor.tolist"),
@@ -56,6 +63,9 @@ _PROPERTIES = {"device": CUDA, "is_cuda": True, "is_cpu": False}
 def _reading(api: str, old: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(old)
     def read(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if api in _WARNING_OF_GRADIENTS and self.requires_grad:
+            _warn_of_gradient()
+            self = self.detach()
         if not on_device(self):
             return old(self, *args, **kwargs)
         record(api, _READ)
@@ -63,6 +73,13 @@ def _reading(api: str, old: Callable[..., Any]) -> Callable[..., Any]:
             return old(self, *args, **kwargs)
 
     return read
+
+
+def _warn_of_gradient() -> None:
+    # Torch's own warning would name the line of the wrapper that calls it, and comes but once.
+    if torch.is_warn_always_enabled() or not _said_of_gradient:
+        _said_of_gradient.append(True)
+        warnings.warn(_OF_GRADIENT, UserWarning, stacklevel=3)
 
 
 def _new_of(old: Callable[..., Any]) -> Callable[..., Any]:

@@ -121,7 +121,7 @@ class _Installation:
     def _install(self) -> None:
         if torch.cuda.is_available():
             raise DetectorError(
-                "tier 0 stands in for a GPU, but torch sees a real one: use tier='auto'"
+                "tier 0 stands in for a GPU, but torch sees a real one: use tier 2, 3 or auto"
             )
         self._autocast_dtype = torch.get_autocast_dtype("cpu")
         try:

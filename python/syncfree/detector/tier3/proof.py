@@ -74,6 +74,7 @@ class Prover:
             seconds=report.seconds,
             allowed=report.allowed,
             lost=report.lost,
+            failed=report.failed,
         )
 
     def _before(self, place: Place) -> None:
