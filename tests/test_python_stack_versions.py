@@ -54,7 +54,7 @@ def test_other_versions(minor: int, tmp_path: Path) -> None:
     subprocess.run(
         [
             sysconfig.get_config_var("CXX").split()[0],
-            *("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"),
+            *("-std=c++20", "-O0", "-fPIC", "-shared", "-fvisibility=hidden"),
             *("-I", ROOT / "csrc", "-I", tmp_path / "generated", "-I", include),
             *("-I", pybind11.get_include()),
             *sorted((ROOT / "csrc" / "runtime").glob("*.cpp")),
