@@ -304,7 +304,7 @@ def test_pip_install_from_source(isolation: bool, python: Path, tmp_path: Path) 
     if isolation and not online():
         pytest.skip("pip's isolation downloads the build tools, and this machine has no network")
     borrow_packages(python)
-    # Its own build folder, since tests run side by side; without optimising, since that takes minutes.
+    # A build folder of its own, since tests run side by side; optimising would take minutes.
     options = [
         f"--config-settings=build-dir={tmp_path / 'build'}",
         "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0",
