@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8]
+FLOATING = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+DTYPES = [*FLOATING, torch.uint8]
 
 # (B, C, H, W): smallest that an 11-tap window fits, odd, tall, wide, one row of strips and several.
 SHAPES = [

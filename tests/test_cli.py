@@ -134,8 +134,8 @@ def test_help_lists_the_commands(capsys):
         (["--crop-border", "-1"], "crop-border is at least 0"),
         (["--background", "nocolor"], "opaque colour"),
         (["--background", "#ffffff80"], "opaque colour"),
-        (["--csv", "missing/table.csv"], "missing/table.csv"),
-        (["--json", "."], "cannot write"),
+        (["--csv", "missing/table.csv"], "missing does not exist"),
+        (["--json", "."], "cannot write .: it is a folder"),
         (["--nonsense"], "nonsense"),
     ],
 )
@@ -166,11 +166,42 @@ def test_missing_paths_are_wrong_usage(folders, capsys):
 
 
 def test_no_pair_at_all_is_wrong_usage(folders, tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    assert main(["compare", str(folders[0]), str(tmp_path / "empty")]) == 2
+    (tmp_path / "strangers").mkdir()
+    (tmp_path / "strangers" / "other.png").write_bytes((folders[0] / "00.png").read_bytes())
+    assert main(["compare", str(folders[0]), str(tmp_path / "strangers")]) == 2
     shown = capsys.readouterr().err
     assert "has a partner" in shown
-    assert shown.count("unpaired") == 25
+    assert shown.count("unpaired") == 26
+
+
+def test_a_folder_without_pictures_is_named(folders, tmp_path, capsys):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "notes.txt").touch()
+    for pair in ((folders[0], empty), (empty, folders[0])):
+        assert main(["compare", *map(str, pair)]) == 2
+        shown = capsys.readouterr().err
+        assert f"{empty} has no pictures" in shown
+        assert ".txt (1)" in shown
+        assert "unpaired" not in shown
+
+
+def test_files_that_are_no_pictures_are_named_once(folders, capsys):
+    for name, content in (("empty.png", b""), ("text.png", b"no picture")):
+        for folder in folders:
+            (folder / name).write_bytes(content)
+    assert main(["compare", *map(str, folders)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    for name, reason in (("empty.png", "empty file"), ("text.png", "not a picture")):
+        found = [line for line in lines if name in line]
+        assert len(found) == 2
+        assert all(line.count(name) == 1 and reason in line for line in found)
+
+
+def test_a_folder_that_is_a_file_is_named(folders, capsys):
+    file = folders[0] / "00.png"
+    assert main(["compare", *map(str, folders), "--csv", f"{file}/table.csv"]) == 2
+    assert f"{file} is a file" in capsys.readouterr().err
 
 
 def test_maps_do_not_go_where_they_would_be_compared(folders, capsys):
@@ -229,6 +260,7 @@ def test_numbers_in_the_table(folders, capsys):
     name, size, color, psnr, _, mae = line.split()
     assert (name, size, color, mae) == ("09.png", "16x16", "rgb", "10.0000")
     assert float(psnr) == pytest.approx(20 * np.log10(25.5), abs=5e-4)
+    assert any(line.endswith("MAE (0..255)") for line in shown)
     (line,) = [line for line in shown if line.startswith("MAE")]
     assert line.split() == ["MAE", "13.0000", "13.0000", "25.0000", "24.png"]
 

@@ -13,6 +13,7 @@ from cases import image_pair, range_of
 from gradient_reference import check, gradients
 from preset_reference import VOLUME, formula, pair, ssim
 from syncfree.functional import peak_signal_noise_ratio, structural_similarity_index_measure
+from syncfree.image import PeakSignalNoiseRatio
 from syncfree.losses import L1SSIMLoss, SSIMLoss, l1_ssim_loss, ssim_loss
 
 
@@ -22,7 +23,7 @@ def test_range_of_bytes(preset: str, device: str) -> None:
     known = structural_similarity_index_measure(*images, preset=preset)
     assert torch.equal(known, ssim(*images, preset, reduction="elementwise_mean"))
     for mixed in (images[0].float(), images[1]), (images[0], images[1].double()):
-        with pytest.raises(ValueError, match="`data_range` with `preset="):
+        with pytest.raises(TypeError, match="both images as bytes or both as floats"):
             structural_similarity_index_measure(*mixed, preset=preset)
 
 
@@ -32,7 +33,8 @@ def test_bytes_of_skimage(device: str) -> None:
     want = skimage.metrics.structural_similarity(*arrays, channel_axis=0)
     got = structural_similarity_index_measure(*images, preset="skimage")
     assert abs(got.item() - want) < 3e-7
-    got = peak_signal_noise_ratio(*images, None, preset="skimage")
+    got = peak_signal_noise_ratio(*images, preset="skimage")
+    assert torch.equal(got, PeakSignalNoiseRatio(preset="skimage").to(device)(*images))
     assert got.item() == pytest.approx(skimage.metrics.peak_signal_noise_ratio(*arrays), rel=1e-6)
 
 

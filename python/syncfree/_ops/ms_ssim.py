@@ -18,8 +18,8 @@ NORMALIZE: dict[str | None, int] = {None: 0, "relu": 1, "simple": 2}
 MAX_SCALES = 32
 
 
-def _check_sizes(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
-    """TorchMetrics' rules."""
+def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
+    """Height and width by TorchMetrics' rules."""
     if not 1 <= scales <= MAX_SCALES:
         raise ValueError(
             f"Expected argument `betas` to hold 1 to {MAX_SCALES} numbers, but got {scales}."
@@ -60,7 +60,7 @@ def _fake(
     reduction: int,
 ) -> Tensor:
     check_images(preds, target)
-    _check_sizes(preds, len(betas), kernel_size)
+    check_scales(preds, len(betas), kernel_size)
     one_scale = (gaussian, sigma, kernel_size, data_range, interval, k1, k2, reduction)
     for scale in range(len(betas)):
         sizes = [size // 2**scale for size in preds.shape[2:]]

@@ -19,12 +19,13 @@ from syncfree._ops.registry import REDUCTIONS, bind
 
 
 def check_images(preds: Tensor, target: Tensor) -> None:
-    """Shapes and dtypes as csrc/ops/ssim.cpp checks them."""
+    """Shapes and dtypes as csrc/ops/ssim.cpp checks them, and that both count in one unit."""
     check_same_shape(preds, target)
     if preds.ndim not in (4, 5):
+        advice = " Add the batch axis with `.unsqueeze(0)`." if preds.ndim == 3 else ""
         raise ValueError(
             "Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. "
-            f"Got preds: {list(preds.shape)} and target: {list(target.shape)}."
+            f"Got preds: {list(preds.shape)} and target: {list(target.shape)}.{advice}"
         )
     check_dtypes(preds, target)
     for name, images in (("preds", preds), ("target", target)):
@@ -33,6 +34,14 @@ def check_images(preds: Tensor, target: Tensor) -> None:
                 f"Expected `{name}` to be images of a floating dtype or uint8, but got "
                 f"{dtype_name(images.dtype)}. Convert them with `.to(torch.float32)`."
             )
+    if (preds.dtype is torch.uint8) != (target.dtype is torch.uint8):
+        # Bytes in 0..255 beside floats in [0, 1] would give a number that means nothing.
+        raise TypeError(
+            "Expected both images as bytes or both as floats, but got `preds` of "
+            f"{dtype_name(preds.dtype)} and `target` of {dtype_name(target.dtype)}. Divide the "
+            "bytes by 255 for floats in [0, 1], or convert them with `.float()` for floats in "
+            "[0, 255]."
+        )
 
 
 def check_count(name: str, given: Sequence[float], images: Tensor) -> None:

@@ -10,7 +10,9 @@ from torch import Tensor
 from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._metric import SyncFreeMetric
-from syncfree.functional._arguments import integer, number, require_tensors
+from syncfree.functional._arguments import number, require_tensors
+from syncfree.functional.image._images import require_images
+from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import Reduction, window_arguments
@@ -48,21 +50,11 @@ class SimilarityMetric(SyncFreeMetric):
 
     def _check_options(self) -> None:
         """Raises at construction what otherwise the first batch would."""
-        self._range()
-        number("k1", self.k1), number("k2", self.k2)
-        sizes, sigmas = _entries(self.kernel_size), _entries(self.sigma)
-        if not all(size > 0 and size % 2 for size in (integer("kernel_size", s) for s in sizes)):
-            raise ValueError(
-                f"Expected `kernel_size` to have odd positive number. Got {self.kernel_size}."
-            )
-        if not all(number("sigma", sigma) > 0 for sigma in sigmas):
-            raise ValueError(f"Expected `sigma` to have positive number. Got {self.sigma}.")
-
-    def _range(self) -> tuple[float | None, tuple[float, float] | None]:
-        return (None, None) if self.data_range is None else parse_data_range(self.data_range)
+        check_ssim_options(self.data_range, self.sigma, self.kernel_size, self.k1, self.k2)
 
     def _options(self, preds: Tensor, target: Tensor) -> tuple[Any, ...]:
         """What the ops take of window, range and constants."""
+        require_images(preds, target)
         window: tuple[Any, Any, Any] = self.gaussian_kernel, self.sigma, self.kernel_size
         data_range, k2 = self.data_range, self.k2
         if not self._follows_torchmetrics():
@@ -96,10 +88,6 @@ class SimilarityMetric(SyncFreeMetric):
         if self.reduction == "sum":
             return self.similarity.clone()  # type: ignore[no-any-return]
         return self.similarity / self.total  # type: ignore[no-any-return]
-
-
-def _entries(given: Any) -> Sequence[Any]:
-    return given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
 
 
 def as_result(kept: Tensor) -> Tensor:

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 from torchmetrics.image import MultiScaleStructuralSimilarityIndexMeasure as _TorchMetricsMsSsim
 
-from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim_update
+from syncfree._ops.ms_ssim import multiscale_ssim_update
 from syncfree._ops.registry import reduction_code
 from syncfree._states import settle
 from syncfree.functional._arguments import require_tensors
+from syncfree.functional.image._images import require_scales
+from syncfree.functional.image._options import normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
 from syncfree.functional.image.ms_ssim import (
     _BETAS,
@@ -113,7 +115,8 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
                 float64 or uint8, of the sizes that the function names.
-            target: True images, same shape and device; the dtype may differ.
+            target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
+                dtype.
         """
         if self._carries_gradient(preds, target):
             self._add_with_gradient(self._differentiable(preds, target, "none"))
@@ -142,14 +145,16 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         if not self._follows_torchmetrics():
             return self._add_by_preset(preds, target)
         keeps_values = self._keeps_values()
+        options = self._options(preds, target)
+        require_scales(preds, target, len(self.betas), options[2])
         value: Tensor = multiscale_ssim_update(
             preds,
             target,
             None if keeps_values else self.similarity,
             self.total,
-            *self._options(preds, target),
+            *options,
             self.betas,
-            NORMALIZE[self.normalize or None],
+            normalize_code(self.normalize),
             reduction_code(self.reduction),
         )
         if keeps_values:

@@ -38,7 +38,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         dim: Dimensions to sum over; ``None`` for all.
         preset: ``"skimage"`` keeps the ratio of each image of (B, C, H, W) or (B, C, D, H, W), as
             ``dim=(1, 2, 3)`` does, in the mean or as ``reduction`` says. Then ``dim`` is to be left
-            out, and ``data_range`` may be ``None``, which is 255 and for uint8 alone.
+            out, and ``data_range`` may be left out, which is 255 and for uint8 alone.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:
@@ -69,7 +69,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def __init__(
         self,
-        data_range: float | tuple[float, float] | None,
+        data_range: float | tuple[float, float] | None = None,
         base: float = 10.0,
         reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
         dim: int | tuple[int, ...] | None = None,

@@ -129,7 +129,8 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
                 float64 or uint8.
-            target: True images, same shape and device; the dtype may differ.
+            target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
+                dtype.
         """
         if self._carries_gradient(preds, target):
             values, extra = self._run(preds, target)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+from torch import Tensor
+
+from syncfree.functional.image._options import check_ssim_options
+
 DataRange = float | tuple[float, float]
 
 
@@ -24,4 +28,39 @@ def require_range(data_range: object) -> None:
         raise TypeError(
             "Expected argument `data_range` to be a number or a tuple of two numbers (low, high), "
             "but got None. A loss wants the same range for every batch: name it."
+        )
+
+
+def check_options(
+    loss: str, data_range: DataRange, options: SSIMOptions, known: frozenset[str]
+) -> None:
+    """Raises when a module is made what its first call would raise otherwise."""
+    for name in options:
+        if name not in known:
+            raise TypeError(
+                f"{loss}() got an unexpected keyword argument {name!r}. Expected some of "
+                f"{', '.join(sorted(known))}."
+            )
+    require_range(data_range)
+    check_ssim_options(
+        data_range,
+        options.get("sigma", 1.5),
+        options.get("kernel_size", 11),
+        options.get("k1", 0.01),
+        options.get("k2", 0.03),
+    )
+
+
+def require_mask(mask: object, shape: Sequence[int]) -> None:
+    """Raises for what is no tensor, or does not expand to the map of this shape."""
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            f"Expected argument `mask` to be a tensor or None, but got {type(mask).__name__}."
+        )
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or not all(m in (1, size) for m, size in pairs):
+        raise RuntimeError(
+            f"Expected argument `mask` of a shape that expands to {list(shape)}, that of the map "
+            f"of SSIM, but got {list(mask.shape)}. A mask for each image is (B, 1, H, W): "
+            "`mask.unsqueeze(1)` makes that of (B, H, W)."
         )

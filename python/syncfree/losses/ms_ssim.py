@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor, nn
 
 from syncfree.functional.image import multiscale_structural_similarity_index_measure
-from syncfree.losses._arguments import DataRange, SSIMOptions, require_range
+from syncfree.functional.image._options import check_betas, normalize_code
+from syncfree.losses._arguments import DataRange, SSIMOptions, check_options, require_range
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,7 +39,7 @@ def ms_ssim_loss(
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8, of
             176 pixels or more in height and width with the default ``betas`` and window.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             images are clamped at each scale; what is clamped gets no gradient from that scale.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas`` and
@@ -84,6 +85,11 @@ class MSSSIMLoss(nn.Module):
         data_range: Range of the values, a positive number or a tuple ``(low, high)``.
         **options: See `ms_ssim_loss`.
 
+    Raises:
+        TypeError: If an option is unknown or no number where one is expected, or ``data_range`` is
+            neither a number nor a tuple of two.
+        ValueError: If an option is out of range.
+
     Example:
         >>> import torch
         >>> from syncfree.losses import MSSSIMLoss
@@ -95,7 +101,9 @@ class MSSSIMLoss(nn.Module):
 
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[MSSSIMOptions]) -> None:
         super().__init__()
-        require_range(data_range)
+        check_options(type(self).__name__, data_range, options, MSSSIMOptions.__optional_keys__)
+        check_betas(options.get("betas", ()))
+        normalize_code(options.get("normalize"))
         self.data_range = data_range
         self.options = options
 

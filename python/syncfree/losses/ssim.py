@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from syncfree.functional.image import image_quality, structural_similarity_index_measure
-from syncfree.losses._arguments import DataRange, SSIMOptions, require_range
+from syncfree.functional.image._preset import DEFAULT_WINDOW, Window, check_ssim_preset
+from syncfree.losses._arguments import (
+    DataRange,
+    SSIMOptions,
+    check_options,
+    require_mask,
+    require_range,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -42,7 +49,7 @@ def ssim_loss(
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             inputs are clamped; what is clamped gets no gradient.
         mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
@@ -78,11 +85,9 @@ def ssim_loss(
     """
     require_range(data_range)
     if mask is None:
-        value: Any = structural_similarity_index_measure(
+        return 1 - structural_similarity_index_measure(
             preds, target, data_range=data_range, **options
         )
-        loss: Tensor = 1 - value
-        return loss
     _, full = structural_similarity_index_measure(
         preds, target, data_range=data_range, return_full_image=True, **options
     )
@@ -108,7 +113,7 @@ def l1_ssim_loss(
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         weight: :math:`w`, the share of SSIM, in [0, 1].
         data_range: Range of the values for SSIM, a positive number; or a tuple ``(low, high)`` to
             which both inputs are clamped for both parts.
@@ -137,8 +142,7 @@ def l1_ssim_loss(
     """
     require_range(data_range)
     _require_share(weight)
-    if "preset" in options:
-        raise TypeError("l1_ssim_loss() takes no argument `preset`: use ssim_loss() with it.")
+    _refuse_preset(options)
     if mask is None:
         quality = image_quality(preds, target, data_range, **options)
         return (1 - weight) * quality.mae + weight * (1 - quality.ssim)
@@ -154,11 +158,18 @@ def l1_ssim_loss(
 
 
 class SSIMLoss(nn.Module):
-    """`ssim_loss` as a module.
+    """`ssim_loss` as a module: ``loss(preds, target)``, or ``loss(preds, target, mask)``.
+
+    Options are fixed and checked here; a mask comes with each call.
 
     Args:
         data_range: Range of the values, a positive number or a tuple ``(low, high)``.
         **options: See `ssim_loss`.
+
+    Raises:
+        TypeError: If an option is unknown or no number where one is expected, or ``data_range`` is
+            neither a number nor a tuple of two.
+        ValueError: If an option is out of range, or ``preset`` does not go with the window.
 
     Example:
         >>> import torch
@@ -169,14 +180,44 @@ class SSIMLoss(nn.Module):
         tensor(0.)
     """
 
+    _known: ClassVar[frozenset[str]] = SSIMLossOptions.__optional_keys__
+
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[SSIMLossOptions]) -> None:
         super().__init__()
-        require_range(data_range)
+        name = type(self).__name__
+        if "mask" in options:
+            raise TypeError(
+                f"{name}() got an unexpected keyword argument 'mask'. A mask comes with each call: "
+                "`loss(preds, target, mask)`."
+            )
+        check_options(name, data_range, options, self._known)
+        preset = options.get("preset", "torchmetrics")
+        if preset != "torchmetrics":
+            given = {
+                field: options.get(field, DEFAULT_WINDOW[i])
+                for i, field in enumerate(Window._fields)
+            }
+            check_ssim_preset(preset, Window(**given))
         self.data_range = data_range
         self.options: SSIMOptions = options
 
     def forward(self, preds: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The loss of two batches of images."""
+        """The loss of two batches of images.
+
+        Args:
+            preds: Estimated images, (B, C, H, W) or (B, C, D, H, W).
+            target: True images, same shape and device.
+            mask: Weights of the positions, not negative, of any dtype and a shape that expands to
+                that of the map, for example (B, 1, H, W) or (H, W); ``None`` counts all alike.
+
+        Returns:
+            A scalar, as `ssim_loss` returns it.
+
+        Raises:
+            RuntimeError: As for `ssim_loss`.
+            ValueError: Likewise.
+            TypeError: Likewise.
+        """
         return ssim_loss(preds, target, self.data_range, mask, **self.options)
 
     def extra_repr(self) -> str:
@@ -186,12 +227,19 @@ class SSIMLoss(nn.Module):
 
 
 class L1SSIMLoss(SSIMLoss):
-    """`l1_ssim_loss` as a module.
+    """`l1_ssim_loss` as a module: ``loss(preds, target)``, or ``loss(preds, target, mask)``.
+
+    Options are fixed and checked here; a mask comes with each call.
 
     Args:
         weight: Share of SSIM, in [0, 1].
         data_range: Range of the values, a positive number or a tuple ``(low, high)``.
         **options: See `ssim_loss`.
+
+    Raises:
+        TypeError: If an option is unknown or no number where one is expected, or ``data_range`` is
+            neither a number nor a tuple of two.
+        ValueError: If an option is out of range or ``weight`` outside [0, 1].
 
     Example:
         >>> import torch
@@ -202,23 +250,46 @@ class L1SSIMLoss(SSIMLoss):
         tensor(0.)
     """
 
+    _known = SSIMOptions.__optional_keys__
+
     def __init__(
         self,
         weight: float = 0.2,
         data_range: DataRange = 1.0,
         **options: Unpack[SSIMOptions],
     ) -> None:
+        _refuse_preset(options)
         super().__init__(data_range, **options)
         _require_share(weight)
         self.weight = weight
 
     def forward(self, preds: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The loss of two batches of images."""
+        """The loss of two batches of images.
+
+        Args:
+            preds: Estimated images, (B, C, H, W) or (B, C, D, H, W).
+            target: True images, same shape and device.
+            mask: Weights of the positions, not negative, of any dtype and a shape that expands to
+                that of the map, for example (B, 1, H, W) or (H, W); ``None`` counts all alike.
+
+        Returns:
+            A scalar, as `l1_ssim_loss` returns it.
+
+        Raises:
+            RuntimeError: As for `l1_ssim_loss`.
+            ValueError: Likewise.
+            TypeError: Likewise.
+        """
         return l1_ssim_loss(preds, target, self.weight, self.data_range, mask, **self.options)
 
     def extra_repr(self) -> str:
         """The arguments, for printing a model."""
         return f"weight={self.weight!r}, {super().extra_repr()}"
+
+
+def _refuse_preset(options: SSIMOptions) -> None:
+    if "preset" in options:
+        raise TypeError("l1_ssim_loss() takes no argument `preset`: use ssim_loss() with it.")
 
 
 def _require_share(weight: float) -> None:
@@ -233,6 +304,7 @@ def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
     """0 without weights. A sum of halves would overflow."""
     values = values.to(_at_least_float32(values.dtype))
+    require_mask(mask, values.shape)
     weights = mask.to(values.dtype).expand_as(values)
     total = weights.sum()
     return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))

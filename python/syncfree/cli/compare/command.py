@@ -23,7 +23,7 @@ from syncfree.cli.compare.options import (
     UsageError,
     available_cores,
 )
-from syncfree.cli.compare.pairs import Pairing, find_pairs
+from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
 from syncfree.cli.compare.report import Comparison, write_csv, write_json
 from syncfree.cli.compare.tables import (
     make_console,
@@ -76,7 +76,7 @@ def compare(request: CompareRequest) -> int:
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     try:
         comparison = _run(request)
-    except _NothingPairedError as error:
+    except NothingPairedError as error:
         print_problems(notes, error.pairing.problems, error.pairing.ignored)
         print_error(notes, str(error))
         return USAGE
@@ -103,12 +103,6 @@ def compare(request: CompareRequest) -> int:
     print_problems(notes, comparison.problems, comparison.ignored)
     failed = not all(saved) or (comparison.problems and not request.ignore_errors)
     return PROBLEMS if failed else CLEAN
-
-
-class _NothingPairedError(UsageError):
-    def __init__(self, reference: Path, test: Path, pairing: Pairing) -> None:
-        super().__init__(f"no picture in {reference} has a partner in {test}")
-        self.pairing = pairing
 
 
 def _run(request: CompareRequest) -> Comparison | None:
@@ -188,7 +182,8 @@ def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOp
 def _pairs(request: CompareRequest) -> Pairing:
     pairing = find_pairs(request.reference, request.test)
     if not pairing.pairs:
-        raise _NothingPairedError(request.reference, request.test, pairing)
+        message = f"no picture in {request.reference} has a partner in {request.test}"
+        raise NothingPairedError(message, pairing)
     return pairing
 
 
@@ -200,8 +195,14 @@ def _leads() -> bool:
 def _check_outputs(request: CompareRequest) -> None:
     """Refuse, before any work, what could not be written or would be compared the next time."""
     for file in (request.csv, request.json, request.plot):
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise UsageError(f"cannot write {file}: its folder does not exist, or it is a folder")
+        if file is None:
+            continue
+        if file.is_dir():
+            raise UsageError(f"cannot write {file}: it is a folder; name a file in it")
+        folder = file.absolute().parent
+        if not folder.is_dir():
+            problem = "is a file" if folder.exists() else "does not exist"
+            raise UsageError(f"cannot write {file}: its folder {folder} {problem}")
     if request.plot is not None:
         from syncfree.cli.compare.plots import require_matplotlib
 

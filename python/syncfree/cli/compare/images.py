@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from syncfree.cli.compare.options import CompareOptions
@@ -95,6 +95,8 @@ def _read(path: Path, background: str | None) -> Image.Image:
     try:
         if not path.is_file():
             raise refused("unreadable", (path,), "not a regular file, or a broken link")
+        if path.stat().st_size == 0:
+            raise refused("unreadable", (path,), "empty file")
         with Image.open(path) as opened:
             image: Image.Image = opened
             _refuse_lossy(image, path)
@@ -109,6 +111,8 @@ def _read(path: Path, background: str | None) -> Image.Image:
                 return _opaque(image, path, background)
             mode = _PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
+    except UnidentifiedImageError as error:
+        raise refused("unreadable", (path,), "not a picture of a known format") from error
     except UNREADABLE as error:
         raise refused("unreadable", (path,), str(error) or type(error).__name__) from error
 

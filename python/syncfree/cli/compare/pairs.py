@@ -32,6 +32,14 @@ class Pairing:
     ignored: Counter[str] = field(default_factory=Counter)
 
 
+class NothingPairedError(UsageError):
+    """There is nothing to compare; carries what was found instead."""
+
+    def __init__(self, message: str, pairing: Pairing) -> None:
+        super().__init__(message)
+        self.pairing = pairing
+
+
 def find_pairs(reference: Path, test: Path) -> Pairing:
     """Pair the pictures of two folders, or two files.
 
@@ -46,6 +54,7 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
 
     Raises:
         UsageError: a path does not exist, or one is a folder and the other a file.
+        NothingPairedError: a folder holds no picture.
     """
     for path in (reference, test):
         if not path.exists():
@@ -58,6 +67,10 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
     pairing = Pairing()
     references = _pictures(reference, pairing)
     tests = _pictures(test, pairing)
+    for folder, found in ((reference, references), (test, tests)):
+        if not found:
+            kinds = " ".join(sorted(EXTENSIONS))
+            raise NothingPairedError(f"{folder} has no pictures ({kinds})", pairing)
     partners = {name: name for name in references.keys() & tests.keys()}
     _pair_by_stem(references, tests, partners, pairing)
     pairing.pairs = [

@@ -173,7 +173,8 @@ def _image_table(console: Console, rows: Sequence[ImageRow], metrics: Sequence[s
     table.add_column("image", overflow="fold")
     table.add_column("compared", no_wrap=True)
     for name in metrics:
-        table.add_column(LABELS[name], justify="right", no_wrap=True)
+        label = f"MAE ({_unit(rows)})" if name == "mae" else LABELS[name]
+        table.add_column(label, justify="right", no_wrap=True)
     for row in rows:
         values = [_number(name, row.metric(name)) for name in metrics]
         table.add_row(_text(console, row.name), _compared(row), *values)
@@ -225,6 +226,11 @@ def _table(console: Console) -> Table:
     if console.is_terminal:
         return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def _unit(rows: Sequence[ImageRow]) -> str:
+    """Of MAE: the range in whose steps it counts, or both where depths are mixed."""
+    return " or ".join(f"0..{top:g}" for top in sorted({row.data_range for row in rows}))
 
 
 def _compared(row: ImageRow) -> str:

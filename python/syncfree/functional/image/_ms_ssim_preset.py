@@ -94,7 +94,9 @@ _HALVE = {"wang": _halve_like_wang, "pytorch-msssim": _halve_like_pytorch_msssim
 def _check_images(preds: Tensor, target: Tensor) -> None:
     # torch.compile cannot trace `check_images`, and need not where that would find nothing.
     dtypes_fit = preds.dtype in _DTYPES and target.dtype in _DTYPES
-    if preds.shape != target.shape or preds.ndim not in (4, 5) or not dtypes_fit:
+    one_unit = (preds.dtype == torch.uint8) == (target.dtype == torch.uint8)
+    shapes_fit = preds.shape == target.shape and preds.ndim in (4, 5)
+    if not (shapes_fit and dtypes_fit and one_unit):
         check_images(preds, target)
 
 
@@ -109,5 +111,6 @@ def _check_sizes(preset: str, images: Tensor, scales: int) -> None:
     if any(size < least for size in images.shape[2:]):
         raise ValueError(
             f"Expected images of at least {least} pixels an axis for {scales} `betas` with "
-            f"`preset={preset!r}`, but got shape {list(images.shape)}."
+            f"`preset={preset!r}`, but got shape {list(images.shape)}. Use larger images or fewer "
+            "`betas`."
         )

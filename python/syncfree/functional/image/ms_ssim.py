@@ -7,12 +7,14 @@ from typing import Literal
 
 from torch import Tensor
 
-from syncfree._ops.ms_ssim import NORMALIZE, multiscale_ssim
+from syncfree._ops.ms_ssim import multiscale_ssim
 from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
 from syncfree._ops.registry import REDUCTIONS, reduction_code
 from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._images import require_images, require_scales
 from syncfree.functional.image._ms_ssim_preset import ms_ssim_by_preset
+from syncfree.functional.image._options import check_betas, normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, Window, check_ms_ssim_preset
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import Reduction, window_arguments
@@ -62,7 +64,7 @@ def multiscale_structural_similarity_index_measure(
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8. Height and width are at least ``2 ** len(betas)`` and
             ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
         sigma: Standard deviation of the Gaussian, as in `structural_similarity_index_measure`.
         kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
@@ -97,8 +99,9 @@ def multiscale_structural_similarity_index_measure(
             fit, ``betas`` is no tuple of floats, ``data_range``, ``normalize`` or ``reduction`` is
             out of range, ``preset`` is none of those named, or it comes with arguments that it sets
             or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` no number, tuple or
-            ``None``, or another argument no number where one is expected.
+        TypeError: If ``preds`` or ``target`` is no tensor, one of them alone is uint8,
+            ``data_range`` is no number, tuple or ``None``, or another argument no number where one
+            is expected.
 
     Reference:
         Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
@@ -113,17 +116,8 @@ def multiscale_structural_similarity_index_measure(
         >>> multiscale_structural_similarity_index_measure(0.75 * x, x, data_range=1.0)
         tensor(0.9845)
     """
-    if not isinstance(betas, tuple):
-        raise ValueError("Argument `betas` is expected to be of a type tuple.")
-    if not all(isinstance(beta, float) for beta in betas):
-        raise ValueError("Argument `betas` is expected to be a tuple of floats.")
-    try:
-        normalize_code = NORMALIZE[normalize or None]
-    except (KeyError, TypeError):
-        raise ValueError(
-            "Argument `normalize` to be expected either `None` or one of 'relu' or 'simple', "
-            f"but got {normalize!r}."
-        ) from None
+    check_betas(betas)
+    how_to_normalize = normalize_code(normalize)
     if preset != "torchmetrics":
         check_ms_ssim_preset(preset, Window(gaussian_kernel, sigma, kernel_size), normalize)
         code = reduction_code(reduction)
@@ -131,6 +125,8 @@ def multiscale_structural_similarity_index_measure(
         return reduced(values, code)
     value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
     window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
+    require_images(preds, target)
+    require_scales(preds, target, len(betas), window[2])
     value: Tensor = with_gradient(
         multiscale_ssim,
         DifferentiableMultiscaleSsim,
@@ -142,7 +138,7 @@ def multiscale_structural_similarity_index_measure(
         number("k1", k1),
         number("k2", k2),
         betas,
-        normalize_code,
+        how_to_normalize,
         reduction_code(reduction),
     )
     return value

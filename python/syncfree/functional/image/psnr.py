@@ -19,7 +19,7 @@ from syncfree.functional.image._range import parse_data_range
 def peak_signal_noise_ratio(
     preds: Tensor,
     target: Tensor,
-    data_range: float | tuple[float, float] | None,
+    data_range: float | tuple[float, float] | None = None,
     base: float = 10.0,
     reduction: Literal["elementwise_mean", "sum", "none"] | None = "elementwise_mean",
     dim: int | tuple[int, ...] | list[int] | None = None,
@@ -41,10 +41,11 @@ def peak_signal_noise_ratio(
 
     Args:
         preds: Estimated signal of any shape; float16, bfloat16, float32, float64, bool or integer.
-        target: True signal, same shape and device; its dtype may differ.
+        target: True signal, same shape and device; its dtype may differ. Numbers count as they are:
+            bytes beside floats in [0, 1] want a division by 255 first.
         data_range: :math:`R`, a positive number, or a tuple ``(low, high)``: then both tensors are
             clamped to it and :math:`R` is ``high - low``. A tensor counts as a number where the
-            host can read it: one element, on the CPU.
+            host can read it: one element, on the CPU. Only a ``preset`` can do without.
         base: Base of the logarithm; positive, not 1.
         reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or
             ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value and nothing
@@ -53,7 +54,7 @@ def peak_signal_noise_ratio(
             ``()`` and ``[]`` mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
         preset: ``"skimage"`` takes a batch (B, C, H, W) or (B, C, D, H, W) as scikit-image takes
             its images, one by one: the PSNR of each, in the mean or as ``reduction`` says. Then
-            ``dim`` is to be left out, and for uint8 ``data_range`` may be ``None``, which is 255.
+            ``dim`` is to be left out, and for uint8 ``data_range`` may be left out, which is 255.
 
     Returns:
         A tensor on the inputs' device: float64 if an input is float64; otherwise float32 where all

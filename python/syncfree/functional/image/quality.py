@@ -12,6 +12,7 @@ from syncfree._ops.ssim import image_quality as _op
 from syncfree._ops.ssim_backward import DifferentiableImageQuality
 from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._images import require_images
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import window_arguments
 
@@ -45,7 +46,7 @@ def image_quality(
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             inputs are clamped, for all three results.
         reduction: ``"elementwise_mean"``: SSIM is the mean over images, PSNR comes from the error
@@ -81,6 +82,7 @@ def image_quality(
             f"but got {reduction!r}."
         )
     value_range, interval = parse_data_range(data_range)
+    require_images(preds, target)
     return ImageQuality(
         *with_gradient(
             _op,

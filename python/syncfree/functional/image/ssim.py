@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from torch import Tensor
 
@@ -12,11 +12,84 @@ from syncfree._ops import ssim_backward as _backward
 from syncfree._ops.registry import reduction_code
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._images import require_images
 from syncfree.functional.image._preset import Preset, Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 
 Entry = TypeVar("Entry", int, float)
 Reduction = Literal["elementwise_mean", "sum", "none"] | None
+
+
+@overload
+def structural_similarity_index_measure(
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool = ...,
+    sigma: float | Sequence[float] = ...,
+    kernel_size: int | Sequence[int] = ...,
+    reduction: Reduction = ...,
+    data_range: float | tuple[float, float] | None = ...,
+    k1: float = ...,
+    k2: float = ...,
+    return_full_image: Literal[False] = ...,
+    return_contrast_sensitivity: Literal[False] = ...,
+    *,
+    preset: Preset = ...,
+) -> Tensor: ...
+
+
+@overload
+def structural_similarity_index_measure(
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool = ...,
+    sigma: float | Sequence[float] = ...,
+    kernel_size: int | Sequence[int] = ...,
+    reduction: Reduction = ...,
+    data_range: float | tuple[float, float] | None = ...,
+    k1: float = ...,
+    k2: float = ...,
+    *,
+    return_full_image: Literal[True],
+    return_contrast_sensitivity: Literal[False] = ...,
+    preset: Preset = ...,
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def structural_similarity_index_measure(
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool = ...,
+    sigma: float | Sequence[float] = ...,
+    kernel_size: int | Sequence[int] = ...,
+    reduction: Reduction = ...,
+    data_range: float | tuple[float, float] | None = ...,
+    k1: float = ...,
+    k2: float = ...,
+    *,
+    return_full_image: Literal[False] = ...,
+    return_contrast_sensitivity: Literal[True],
+    preset: Preset = ...,
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def structural_similarity_index_measure(
+    preds: Tensor,
+    target: Tensor,
+    gaussian_kernel: bool = ...,
+    sigma: float | Sequence[float] = ...,
+    kernel_size: int | Sequence[int] = ...,
+    reduction: Reduction = ...,
+    data_range: float | tuple[float, float] | None = ...,
+    k1: float = ...,
+    k2: float = ...,
+    return_full_image: bool = ...,
+    return_contrast_sensitivity: bool = ...,
+    *,
+    preset: Preset = ...,
+) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def structural_similarity_index_measure(
@@ -55,7 +128,7 @@ def structural_similarity_index_measure(
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8.
-        target: True images, same shape and device; the dtype may differ.
+        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
         sigma: Standard deviation of the Gaussian, in pixels; one number or one for each axis. It
             alone sets the window's size, ``2 * int(3.5 * sigma + 0.5) + 1``.
@@ -90,8 +163,9 @@ def structural_similarity_index_measure(
             ``sigma`` is not positive, their number does not fit, ``data_range`` or ``reduction`` is
             out of range, both extra results are asked for, ``preset`` is none of those named, or
             it comes with a window or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` no number, tuple or
-            ``None``, or another argument no number where one is expected.
+        TypeError: If ``preds`` or ``target`` is no tensor, one of them alone is uint8,
+            ``data_range`` is no number, tuple or ``None``, or another argument no number where one
+            is expected.
 
     Reference:
         Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
@@ -114,6 +188,7 @@ def structural_similarity_index_measure(
             "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
             "exclusive."
         )
+    require_images(preds, target)
     forms: tuple[Any, Any] = _ops.ssim, _backward.DifferentiableSsim
     if return_full_image:
         forms = _ops.ssim_with_map, _backward.DifferentiableSsimWithMap

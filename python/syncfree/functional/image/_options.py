@@ -1,0 +1,45 @@
+"""Options of SSIM that can be judged before there is an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from syncfree._ops.ms_ssim import NORMALIZE
+from syncfree.functional._arguments import integer, number
+from syncfree.functional.image._range import parse_data_range
+
+
+def check_ssim_options(data_range: Any, sigma: Any, kernel_size: Any, k1: Any, k2: Any) -> None:
+    """Raises at construction what otherwise the first batch would."""
+    if data_range is not None:
+        parse_data_range(data_range)
+    number("k1", k1), number("k2", k2)
+    sizes, sigmas = _entries(kernel_size), _entries(sigma)
+    if not all(size > 0 and size % 2 for size in (integer("kernel_size", s) for s in sizes)):
+        raise ValueError(f"Expected `kernel_size` to have odd positive number. Got {kernel_size}.")
+    if not all(number("sigma", each) > 0 for each in sigmas):
+        raise ValueError(f"Expected `sigma` to have positive number. Got {sigma}.")
+
+
+def check_betas(betas: object) -> None:
+    """Exponents of the scales."""
+    if not isinstance(betas, tuple):
+        raise ValueError("Argument `betas` is expected to be of a type tuple.")
+    if not all(isinstance(beta, float) for beta in betas):
+        raise ValueError("Argument `betas` is expected to be a tuple of floats.")
+
+
+def normalize_code(normalize: Any) -> int:
+    """``normalize`` as the ops take it."""
+    try:
+        return NORMALIZE[normalize or None]
+    except (KeyError, TypeError):
+        raise ValueError(
+            "Argument `normalize` to be expected either `None` or one of 'relu' or 'simple', "
+            f"but got {normalize!r}."
+        ) from None
+
+
+def _entries(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)

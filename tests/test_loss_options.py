@@ -1,0 +1,77 @@
+"""Losses say what is wrong with options when they are made, and with masks by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from syncfree.losses import L1SSIMLoss, MSSSIMLoss, SSIMLoss, l1_ssim_loss, ssim_loss
+
+EACH = pytest.mark.parametrize("kind", [SSIMLoss, L1SSIMLoss, MSSSIMLoss])
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"data_range": -1}, ValueError, "`data_range` to be positive"),
+        ({"data_range": (1.0, 0.0)}, ValueError, "low < high"),
+        ({"data_range": "1"}, TypeError, "`data_range` to be a number"),
+        ({"sigma": -2}, ValueError, "`sigma` to have positive number"),
+        ({"sigma": "wide"}, TypeError, "`sigma` to be a number"),
+        ({"kernel_size": 10}, ValueError, "`kernel_size` to have odd positive number"),
+        ({"kernel_size": (11, 4)}, ValueError, "`kernel_size` to have odd positive number"),
+        ({"k1": None}, TypeError, "`k1`"),
+        ({"k2": "0.03"}, TypeError, "`k2`"),
+        ({"foo": 1}, TypeError, "argument 'foo'"),
+        ({"mask": torch.ones(3)}, TypeError, "argument 'mask'"),
+        ({"reduction": "none"}, TypeError, "argument 'reduction'"),
+    ],
+    ids=str,
+)
+def test_options_are_checked_when_a_loss_is_made(
+    kind: type[nn.Module], options: dict, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        kind(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"betas": [0.4, 0.6]}, "of a type tuple"),
+        ({"betas": (1, 2)}, "tuple of floats"),
+        ({"normalize": "softmax"}, "`normalize`"),
+    ],
+    ids=str,
+)
+def test_options_of_scales(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MSSSIMLoss(**options)
+
+
+def test_presets_are_checked_too() -> None:
+    with pytest.raises(ValueError, match="`preset` to be one of"):
+        SSIMLoss(preset="wang2004")
+    with pytest.raises(ValueError, match="sets the window"):
+        SSIMLoss(preset="wang", kernel_size=9)
+    assert SSIMLoss(preset="skimage", gaussian_kernel=False, kernel_size=7).options
+    with pytest.raises(TypeError, match="no argument `preset`"):
+        L1SSIMLoss(preset="wang")
+
+
+@pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss, SSIMLoss(), L1SSIMLoss()])
+def test_bad_masks_are_named(loss: object, device: str) -> None:
+    images = torch.rand(2, 2, 3, 24, 24, device=device)
+    for shape in ((2, 24, 24), (2, 3, 24, 23), (1, 2, 3, 24, 24)):
+        mask = torch.ones(shape, device=device)
+        with pytest.raises(RuntimeError) as caught:
+            loss(*images, mask=mask)
+        text = str(caught.value)
+        assert "`mask`" in text
+        assert f"to {[2, 3, 24, 24]}," in text
+        assert f"but got {list(shape)}." in text
+    for mask in ("a", 1.0, [[1.0]]):
+        with pytest.raises(TypeError, match="`mask` to be a tensor or None, but got"):
+            loss(*images, mask=mask)
