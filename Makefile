@@ -9,7 +9,7 @@ PYTHON ?= python3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-gpu gpu-status bench readme-figures lint wheel cuda clean setup fuzz help
+.PHONY: demo test test-gpu gpu-status bench readme-figures lint wheel cuda emulate clean setup fuzz help
 
 # More processes than this share a GPU badly.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=8
@@ -34,6 +34,7 @@ help:
 	@echo "make readme-figures  README's tables, and build/figures, from benchmarks/results"
 	@echo "make lint      formatting, types and spelling"
 	@echo "make cuda      the CUDA libraries for every supported GPU, also without one"
+	@echo "make emulate   tests of the CUDA kernels on this CPU (tools/cuda_on_cpu)"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make clean     remove what these commands made"
 
@@ -89,6 +90,17 @@ cuda: $(STAMPS)/needs-build
 	$(PY) -m cmake -S . -B build/cuda -G Ninja -DSYNCFREE_CUDA=ON -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)') \
 	  -Dpybind11_DIR=$$($(PY) -m pybind11 --cmakedir)
 	$(PY) -m cmake --build build/cuda --target syncfree_ops_cuda syncfree_core
+
+# A choice of a minute or two: emulated, the whole suite takes hours. What goes through instruction sets
+# in processes of its own tests the CPU kernels.
+emulate: PYTEST_ARGS ?= -k "not instruction_set" tests/test_safe_divide.py tests/test_psnr.py tests/test_psnr_gradients.py \
+  tests/test_accuracy_ops.py tests/test_ms_ssim.py::test_mixed_dtypes $(addprefix tests/test_gradients.py::test_,value contrast) \
+  $(addprefix tests/test_ssim.py::test_,windows mixed_dtypes pixels_far_outside_the_range)
+emulate: $(STAMPS)/installed $(STAMPS)/needs-test
+	$(PY) -m cmake -S tools/cuda_on_cpu -B build/emulate -G Ninja -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)')
+	$(PY) -m cmake --build build/emulate --parallel 1
+	CUDA_ON_CPU_LIBRARY=build/emulate/libsyncfree_ops_cpu.so PYTHONPATH=tools/cuda_on_cpu$${PYTHONPATH:+:$$PYTHONPATH} \
+	  $(PY) -m pytest -p emulated_ops $(PYTEST_ARGS)
 
 wheel: $(STAMPS)/needs-build
 	$(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
