@@ -145,7 +145,7 @@ def test_wrong_usage(small, arguments, message, capsys: pytest.CaptureFixture[st
 
 
 STEP = """
-import neighbour
+import beside_it
 from dataclasses import dataclass
 
 @dataclass
@@ -169,7 +169,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "step_of_test.py").write_text(STEP)
-    (tmp_path / "neighbour.py").write_text("")
+    (tmp_path / "beside_it.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path / "step_of_test.py"

@@ -524,8 +524,9 @@ def test_folders_of_a_source_tree(tmp_path):
     package = tmp_path / "syncfree"
     shutil.copytree(ROOT / "python" / "syncfree", package,
                     ignore=shutil.ignore_patterns("lib", "include", "__pycache__"))  # fmt: skip
+    # Without site, in which an editable install would come first.
     done = subprocess.run(
-        [sys.executable, "-m", "syncfree", "--cmake-dir"],
+        [sys.executable, "-S", "-m", "syncfree", "--cmake-dir"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )  # fmt: skip
