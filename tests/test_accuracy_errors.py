@@ -120,7 +120,7 @@ def test_targets_that_are_no_labels(value: float, device: str) -> None:
     preds = torch.tensor([0.1, 0.9, 0.8], device=device)
     raises_bad_label(
         lambda: binary_accuracy(preds, target),
-        "in `target`: no whole number at flat index 2",
+        "in `target`: a value that is no whole number at flat index 2",
         device,
     )
     assert binary_accuracy(preds, target, validate_args=False).item() == 1.0
@@ -166,7 +166,7 @@ def test_what_is_no_integer_equals_none(low: int, device: str) -> None:
         target = torch.tensor([value, 1.0], device=device)
         raises_bad_label(
             lambda target=target: binary_accuracy(scores, target, ignore_index=low),
-            "in `target`: no whole number at flat index 0, the first of 1",
+            "in `target`: a value that is no whole number at flat index 0, the first of 1",
             device,
         )
     preds = torch.tensor([math.nan, 2.5, 3.0], device=device)

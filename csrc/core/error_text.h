@@ -18,7 +18,7 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
   if (record.is_integer)
     text << record.first_value;
   else
-    text << "no whole number";
+    text << "a value that is no whole number";
   text << " at flat index " << record.first_index << ", the first of " << record.count
        << ", but expected only ";
   if (record.classes == 2)
