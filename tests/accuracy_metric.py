@@ -48,7 +48,7 @@ class Options:
         options, ignore_index = ops.pack_options(
             average, self.samplewise, self.ignore_index, self.validate
         )
-        options |= ops.task_bits(self.task, self.top_k) | bits
+        options = options | ops.task_bits(self.task, self.top_k) | bits
         own = {
             "binary": (self.threshold,),
             "multiclass": (self.classes or 0, self.top_k),

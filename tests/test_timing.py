@@ -104,6 +104,7 @@ def test_a_driver_that_does_not_load_is_named(
         EventTimer(1)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="tier 0 stands in for a GPU")
 def test_programs_under_tier_0_of_the_detector(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -308,7 +309,8 @@ def test_transfers_are_told_apart(device: str, timer: EventTimer) -> None:
         ("Tensor.to", "h2d", 4000, 1),
         ("torch.tensor", "h2d", 0, 1),
     ]
-    assert found == [*(crossing if device == "cuda" else []), ("step", "compute", None, 0)]
+    step = ("step", "compute", None, 0)
+    assert found == sorted([step, *crossing] if device == "cuda" else [step])
 
 
 def test_which_calls_cross() -> None:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #if defined(WITH_CUDA)
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 #endif
 
 namespace {

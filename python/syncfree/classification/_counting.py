@@ -115,7 +115,8 @@ class CountingMetric(SyncFreeMetric):
     def _call(self, ops_by_task: Mapping[str, Any], *tensors: Tensor) -> Any:
         options = self._op_options
         if self._validates:
-            options |= _errors.call_bits(self._error_slot, 3)
+            # torch 2.11 does not compile `|=` of a symbolic int.
+            options = options | _errors.call_bits(self._error_slot, 3)
         require_tensors(tensors[0], tensors[1])
         return _errors.call(
             ops_by_task[self._op_task], *tensors, *self._op_own, options, self._op_ignore_index

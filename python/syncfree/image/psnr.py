@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torchmetrics.image import PeakSignalNoiseRatio as _TorchMetricsPsnr
 from torchmetrics.utilities.data import _squeeze_if_scalar
+from torchmetrics.utilities.distributed import reduce
 
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops.psnr import psnr, psnr_update, psnr_with_squared_error
@@ -109,11 +110,16 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def compute(self) -> Tensor:
         """The ratio of everything added since the last reset."""
-        if self.dim is not None:
-            value: Tensor = super().compute()
-            return value
-        mean = self.sum_squared_error / self.total
-        return (2 * torch.log(self.data_range) - torch.log(mean)) * (10 / math.log(self.base))
+        if self.dim is None:
+            return self._decibels(self.sum_squared_error / self.total)
+        values = self._decibels(_flat(self.sum_squared_error) / _flat(self.total))
+        value: Tensor = reduce(values, self.reduction)
+        return value
+
+    def _decibels(self, mean: Tensor) -> Tensor:
+        # With `compute_on_cpu` list states are not where the range is.
+        data_range = self.data_range.to(mean.device)
+        return (2 * torch.log(data_range) - torch.log(mean)) * (10 / math.log(self.base))
 
     def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
         value = self._add(preds, target)
@@ -168,3 +174,8 @@ _OF_AN_IMAGE = (1, 2, 3)
 
 def _wants_gradient(preds: Tensor, target: Tensor) -> bool:
     return torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad)
+
+
+def _flat(state: Tensor | list[Tensor]) -> Tensor:
+    """A list, or the tensor that reduction over processes made of it."""
+    return state if isinstance(state, Tensor) else torch.cat([entry.flatten() for entry in state])

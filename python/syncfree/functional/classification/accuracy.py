@@ -307,6 +307,7 @@ def _run(
 ) -> Tensor:
     *own, options, ignore_index = arguments
     if ops.validates(options):
-        options |= _errors.call_bits(0, 2)
+        # torch 2.11 does not compile `|=` of a symbolic int.
+        options = options | _errors.call_bits(0, 2)
     value: Tensor = _errors.call(op, preds, target, *own, options, ignore_index)
     return value
