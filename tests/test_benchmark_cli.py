@@ -200,7 +200,7 @@ def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture
 def test_suites_are_complete(device: str) -> None:
     names = [name for suite in SUITES for name, _ in makers(suite, device)]
     assert len(names) == len(set(names))
-    assert len(names) == {"cpu": 45, "cuda": 62}[device]
+    assert len(names) == {"cpu": 47, "cuda": 65}[device]
 
 
 def test_workloads_of_the_committed_results_are_still_measured() -> None:
@@ -223,6 +223,8 @@ def test_no_such_suite() -> None:
     [
         (psnr.workload, (1, 3, 32, 32)),
         (ssim.ssim, (1, 3, 32, 32)),
+        (ssim.uniform_ssim, (1, 3, 32, 32)),
+        (ssim.ssim_gradients, (1, 3, 32, 32)),
         (ssim.ms_ssim, (1, 3, 192, 192)),
         (accuracy.workload, (64, 10)),
     ],
@@ -236,6 +238,8 @@ def test_contenders_of_a_workload_agree(make, shape) -> None:
     for name, value in values.items():
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(value, ours, rtol=1e-4, atol=1e-4, msg=name)
+        elif name == "torchmetrics":  # the others leave out the border
+            torch.testing.assert_close(value, ours, rtol=1e-3, atol=1e-7, msg=name)
 
 
 def test_steps_of_classes_run() -> None:

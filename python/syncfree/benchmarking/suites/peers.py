@@ -5,7 +5,11 @@ from __future__ import annotations
 from importlib import metadata
 from importlib.util import find_spec
 
-PACKAGES = {"torchmetrics": "torchmetrics", "pytorch_msssim": "pytorch-msssim"}
+PACKAGES = {
+    "torchmetrics": "torchmetrics",
+    "pytorch_msssim": "pytorch-msssim",
+    "fused_ssim": "fused-ssim",
+}
 
 
 def is_there(module: str) -> bool:
