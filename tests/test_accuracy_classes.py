@@ -306,7 +306,10 @@ class TestBadLabelsOnCuda:
 
     def test_cached_value_does_not_hide_an_error(self) -> None:
         metric = classification.MulticlassAccuracy(5).cuda()
-        torch.cuda._sleep(20_000_000)
+        metric.update(*labels("cuda"))
+        metric.compute()  # loads the kernels, which may wait
+        metric.reset()
+        torch.cuda._sleep(200_000_000)  # 0.1 s
         metric.update(*labels("cuda", 7))
         assert metric.compute().isnan()  # enqueued before the kernel had looked
         torch.cuda.synchronize()

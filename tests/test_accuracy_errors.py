@@ -214,7 +214,7 @@ def test_records_of_two_streams_do_not_mix() -> None:
     torch.cuda.synchronize()
     for _ in range(100):
         with torch.cuda.stream(gate):
-            torch.cuda._sleep(20_000_000)  # or the second call would raise what the first found
+            torch.cuda._sleep(100_000_000)  # or the second call would raise what the first found
             opened = gate.record_event()
         for stream, target in zip(streams, (first, second), strict=True):
             stream.wait_event(opened)

@@ -32,9 +32,9 @@ def waiting_is_an_error() -> Iterator[None]:
 
 
 def busy(stream: torch.cuda.Stream) -> torch.cuda.Event:
-    """Keeps a stream busy for a few milliseconds; the event behind it is not ready until then."""
+    """Keeps a stream busy for some 50 ms; the event behind it is not ready until then."""
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(20_000_000)
+        torch.cuda._sleep(100_000_000)
         event = torch.cuda.Event()
         event.record()
     return event

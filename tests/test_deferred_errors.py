@@ -229,7 +229,7 @@ def test_values_become_nan(samplewise: bool, average: str) -> None:
 def test_compute_takes_the_record_without_waiting() -> None:
     metric, pair = Metric(), labels("cuda", 7)
     metric.step(*labels("cuda"))  # loads the kernels, which may wait
-    torch.cuda._sleep(20_000_000)
+    torch.cuda._sleep(100_000_000)
     metric.step(*pair)
     _errors.raise_pending(metric.slot)  # not known yet
     torch.cuda.synchronize()
@@ -249,7 +249,7 @@ def test_all_metrics_and_calls_are_told_of() -> None:
     for metric in (first, second):
         metric.step(*labels("cuda"))  # loads the kernels, which may wait
     multiclass_accuracy(*labels("cuda"), CLASSES)
-    torch.cuda._sleep(20_000_000)  # or a later call would raise
+    torch.cuda._sleep(100_000_000)  # or a later call would raise
     for _ in range(3):
         first.step(*pairs[0])
     second.step(*pairs[1])

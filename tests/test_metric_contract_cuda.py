@@ -76,7 +76,7 @@ def test_steps_run_on_the_current_stream(case: ClassCase) -> None:
     with torch.cuda.stream(side):
         for batch in batches:
             late = [torch.zeros_like(x) for x in batch]
-            torch.cuda._sleep(20_000_000)
+            torch.cuda._sleep(100_000_000)
             for place, x in zip(late, batch, strict=True):
                 place.copy_(x)
             metric.update(*late)
