@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from syncfree import functional as sf
 from syncfree.benchmarking.api import measure
 from syncfree.benchmarking.backend import Work
 from syncfree.benchmarking.cpu import CpuBackend
@@ -18,12 +19,16 @@ from syncfree.benchmarking.suites import (
     SUITES,
     Workload,
     accuracy,
+    layouts,
     makers,
     psnr,
     runner,
+    scaling,
     ssim,
 )
 from syncfree.benchmarking.suites.plot import plot_rows
+from syncfree.benchmarking.suites.runner import document, measure_workload, rows_of
+from syncfree.benchmarking.suites.scaling_plot import plot_scaling
 from syncfree.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -125,7 +130,10 @@ def test_chosen_suites(small) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite", "speed"], "--suite is one of psnr, ssim, ms-ssim, accuracy, timer, classes"),
+        (
+            ["--suite", "speed"],
+            "--suite is one of psnr, ssim, ms-ssim, accuracy, layouts, scaling, timer, classes",
+        ),
         (["--device", "tpu"], "--device is auto, cpu or cuda, but got tpu"),
         (["--seconds", "0"], "--seconds is a time above 0, but got 0"),
         (["--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
@@ -200,7 +208,7 @@ def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture
 def test_suites_are_complete(device: str) -> None:
     names = [name for suite in SUITES for name, _ in makers(suite, device)]
     assert len(names) == len(set(names))
-    assert len(names) == {"cpu": 47, "cuda": 65}[device]
+    assert len(names) == {"cpu": 83, "cuda": 125}[device]
 
 
 def test_workloads_of_the_committed_results_are_still_measured() -> None:
@@ -227,6 +235,7 @@ def test_no_such_suite() -> None:
         (ssim.ssim_gradients, (1, 3, 32, 32)),
         (ssim.ms_ssim, (1, 3, 192, 192)),
         (accuracy.workload, (64, 10)),
+        (accuracy.top_list, (64, 10)),
     ],
 )
 def test_contenders_of_a_workload_agree(make, shape) -> None:
@@ -239,7 +248,59 @@ def test_contenders_of_a_workload_agree(make, shape) -> None:
         if isinstance(value, torch.Tensor):
             torch.testing.assert_close(value, ours, rtol=1e-4, atol=1e-4, msg=name)
         elif name == "torchmetrics":  # the others leave out the border
-            torch.testing.assert_close(value, ours, rtol=1e-3, atol=1e-7, msg=name)
+            want = [*ours] if isinstance(value, list) else ours
+            torch.testing.assert_close(value, want, rtol=1e-3, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize(("task", "shape"), [("binary", (64,)), ("multilabel", (64, 7))])
+def test_contenders_of_other_tasks_agree(task: str, shape: tuple[int, ...]) -> None:
+    workload = accuracy.of_labels(task, shape, "cpu")
+    values = [call() for call in workload.contenders.values()]
+    assert len(values) >= 2
+    for value in values:
+        torch.testing.assert_close(value, values[0])
+
+
+def test_other_layouts_are_the_same_work() -> None:
+    """The views hold other pixels of the same kind, as many within a percent or so."""
+    shape = (2, 3, 256, 384)
+    for name, metric, none in [
+        ("PSNR", sf.peak_signal_noise_ratio, {"dim": (1, 2, 3), "reduction": "none"}),
+        ("SSIM", sf.structural_similarity_index_measure, {"reduction": "none"}),
+    ]:
+        workload = layouts.image_layouts(name, metric, none, shape, "cpu")
+        values = {name: call().mean() for name, call in workload.contenders.items()}
+        assert len(values) == 6
+        torch.testing.assert_close(values["syncfree channels-last"], values["syncfree"])
+        for which, value in values.items():
+            torch.testing.assert_close(value, values["syncfree"], rtol=0.01, atol=0, msg=which)
+    tokens = layouts.token_logits((2, 9, 50), "cpu").contenders
+    assert tokens["syncfree"]() == tokens["syncfree shifted view"]()
+    pixels = layouts.pixel_layouts((2, 5, 16, 24), "cpu").contenders
+    assert pixels["syncfree"]() == pixels["syncfree channels-last"]()
+    assert pixels["syncfree"]() == pixels["syncfree int32 labels"]()
+    assert pixels["syncfree per image"]().shape == (2,)
+    assert 0 < pixels["syncfree odd size"]() < 1 > pixels["syncfree cropped views"]() > 0
+
+
+def test_plot_of_scaling(tmp_path: Path) -> None:
+    rows = run_suites_of(
+        scaling.image_metric("PSNR", 1, 16, "size", "cpu"),
+        scaling.image_metric("PSNR", 1, 64, "size", "cpu"),
+        scaling.accuracy("macro", 8, 10, "cpu"),
+    )
+    facts = document(rows)
+    plot_scaling(facts, tmp_path / "scaling.svg")
+    shown = (tmp_path / "scaling.svg").read_text()
+    assert "PSNR by size" in shown
+    assert "accuracy macro by classes" in shown
+    plot_rows(facts, tmp_path / "nothing.svg")  # has no bars, and that is no error
+    with pytest.raises(ValueError, match="rows of the suite scaling"):
+        plot_scaling({**facts, "rows": []}, tmp_path / "none.svg")
+
+
+def run_suites_of(*workloads: Workload) -> list[dict]:
+    return [row for w in workloads for row in rows_of(w, measure_workload(w, seconds=0.02))]
 
 
 def test_steps_of_classes_run() -> None:

@@ -42,7 +42,9 @@ def table(path: Path) -> str:
     ]
     by_workload: dict[str, list[dict]] = {}
     for row in facts["rows"]:
-        by_workload.setdefault(row["workload"], []).append(row)
+        if not row["workload"].startswith("scaling: "):  # has a plot of its own
+            by_workload.setdefault(row["workload"], []).append(row)
+    layouts = {name: by_workload.pop(name) for name in list(by_workload) if "layouts: " in name}
     steps = {name: rows for name, rows in by_workload.items() if "launches" in rows[0]}
     for name, rows in by_workload.items():
         if name in steps:
@@ -57,7 +59,19 @@ def table(path: Path) -> str:
             f"| {name} | {time_text(ours['device_us'])} {on_gpu}| {peer} "
             f"| {ratio_text(best)} | {ratio_text(theirs)} |"
         )
-    return "\n".join([*lines, *step_table(steps, gpu)])
+    return "\n".join([*lines, *step_table(steps, gpu), *layout_table(layouts)])
+
+
+def layout_table(layouts: dict[str, list[dict]]) -> list[str]:
+    """What tensors that are not plain cost."""
+    if not layouts:
+        return []
+    lines = ["", "| same work on other tensors | plain | time over plain |", "|---|---|---|"]
+    for name, (plain, *others) in layouts.items():
+        cells = [f"{r['contender'].removeprefix('syncfree ')} {ratio_text(r)}" for r in others]
+        time = time_text(plain["device_us"])
+        lines.append(f"| {name.removeprefix('layouts: ')} | {time} | {', '.join(cells)} |")
+    return lines
 
 
 def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
@@ -101,10 +115,14 @@ def main() -> int:
 def draw(folder: Path) -> None:
     """Each result file as a plot of its own."""
     from syncfree.benchmarking.suites.plot import plot_rows
+    from syncfree.benchmarking.suites.scaling_plot import plot_scaling
 
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(RESULTS.glob("*.json")):
-        plot_rows(json.loads(path.read_text()), folder / f"{path.stem}.svg")
+        facts = json.loads(path.read_text())
+        plot_rows(facts, folder / f"{path.stem}.svg")
+        if any(row["workload"].startswith("scaling: ") for row in facts["rows"]):
+            plot_scaling(facts, folder / f"{path.stem}-scaling.svg")
 
 
 if __name__ == "__main__":

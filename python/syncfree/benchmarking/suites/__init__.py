@@ -13,6 +13,8 @@ SUITES: dict[str, str] = {
     "ssim": "syncfree.benchmarking.suites.ssim:ssim_makers",
     "ms-ssim": "syncfree.benchmarking.suites.ssim:ms_ssim_makers",
     "accuracy": "syncfree.benchmarking.suites.accuracy:makers",
+    "layouts": "syncfree.benchmarking.suites.layouts:makers",
+    "scaling": "syncfree.benchmarking.suites.scaling:makers",
     "timer": "syncfree.benchmarking.suites.timer:makers",
     "classes": "syncfree.benchmarking.suites.classes:makers",
 }

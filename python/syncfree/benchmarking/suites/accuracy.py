@@ -53,6 +53,49 @@ def workload(
     return Workload(name, device, scores.nbytes + target.nbytes, contenders)
 
 
+def top_list(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
+    """Top-1 and top-5 in one pass; TorchMetrics needs a call for each."""
+    from syncfree.functional import multiclass_accuracy
+
+    scores = torch.randn(shape, device=device).to(dtype)
+    best = scores.argmax(1)
+    other = torch.randint(0, shape[1], best.shape, device=device)
+    target = torch.where(torch.rand(best.shape, device=device) < 0.6, best, other)
+    arguments: dict[str, Any] = {"num_classes": shape[1], "average": "micro"}
+    contenders: dict[str, Call] = {
+        "syncfree": lambda: multiclass_accuracy(scores, target, top_k=[1, 5], **arguments)
+    }
+    if is_there("torchmetrics"):
+        import torchmetrics.functional.classification as tm
+
+        contenders["torchmetrics"] = lambda: [
+            tm.multiclass_accuracy(scores, target, top_k=k, validate_args=False, **arguments)
+            for k in (1, 5)
+        ]
+    name = f"accuracy micro top-1 and top-5 {size_name(shape, dtype)}, 60% right"
+    return Workload(name, device, scores.nbytes + target.nbytes, contenders)
+
+
+def of_labels(task: str, shape: tuple[int, ...], device: str) -> Workload:
+    """Binary or multilabel accuracy of probabilities."""
+    from syncfree import functional as sf
+
+    preds = torch.rand(shape, device=device)
+    target = torch.randint(0, 2, shape, device=device)
+    own = {} if task == "binary" else {"num_labels": shape[1]}
+    ours = getattr(sf, f"{task}_accuracy")
+    contenders: dict[str, Call] = {"syncfree": lambda: ours(preds, target, **own)}
+    if is_there("torchmetrics"):
+        import torchmetrics.functional.classification as tm
+
+        theirs = getattr(tm, f"{task}_accuracy")
+        contenders["torchmetrics"] = lambda: theirs(preds, target, validate_args=False, **own)
+    if task == "binary":
+        contenders["plain torch"] = lambda: ((preds > 0.5) == target).float().mean()
+    name = f"{task} accuracy {size_name(shape, F32)}"
+    return Workload(name, device, preds.nbytes + target.nbytes, contenders)
+
+
 _Row = tuple[tuple[int, ...], torch.dtype, str, int, float]
 ON_GPU: list[_Row] = [
     ((256, 1000), F32, "micro", 1, 0.6),
@@ -87,3 +130,6 @@ def makers(device: str) -> Makers:
             f"accuracy-{average}-{k}-{correct}-{size_name(shape, dtype)}",
             partial(workload, shape, dtype, device, average, k, correct),
         )
+    yield "accuracy-top-1-and-5-4096x128256", partial(top_list, (4096, 128256), BF16, device)
+    yield "accuracy-binary-1048576", partial(of_labels, "binary", (2**20,), device)
+    yield "accuracy-multilabel-8192x1000", partial(of_labels, "multilabel", (8192, 1000), device)

@@ -9,6 +9,8 @@ from typing import Any
 from syncfree.benchmarking.plot import new_figure, save
 
 OURS = "syncfree"
+# Of `scaling`, which has a plot of its own.
+NOT_BARS = "scaling: "
 
 
 def plot_rows(document: Mapping[str, Any], file: Path) -> None:
@@ -24,9 +26,10 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     by_workload: dict[str, list[dict[str, Any]]] = {}
-    for row in document["rows"]:
+    compared = [row for row in document["rows"] if not row["workload"].startswith(NOT_BARS)]
+    for row in compared:
         by_workload.setdefault(row["workload"], []).append(row)
-    peers = list(dict.fromkeys(r["contender"] for r in document["rows"] if r["contender"] != OURS))
+    peers = list(dict.fromkeys(r["contender"] for r in compared if r["contender"] != OURS))
     count = sum(map(len, by_workload.values()))
     figure = new_figure(9, 1.5 + 0.22 * count)
     axes = figure.subplots()
