@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from syncfree.benchmarking.engine import BURST, PLAIN_SAMPLES, Plan, run
-from syncfree.benchmarking.samples import Reading, Sample
+from syncfree.benchmarking.samples import Loop, Reading, Sample
 
 
 class Clock:
@@ -55,6 +55,9 @@ class ScriptedProbe:
         self.log.append(self._name + ("" if gated else " plain"))
         self.count += 1
         return Sample(us, us / 10, self._mhz(self.count - 1))
+
+    def loop(self) -> Loop | None:
+        return Loop(us=70.0, host_us=8.0)
 
     def extra_bytes(self) -> int | None:
         return 64

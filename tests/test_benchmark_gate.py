@@ -60,6 +60,33 @@ def test_long_work_is_not_launch_bound(gpu: SimulatedGpu) -> None:
     assert found.verdict.kind == "gpu-bound"
 
 
+def test_a_single_call_costs_the_host_more_than_one_of_many(gpu: SimulatedGpu) -> None:
+    """Found on a GPU: 31 us behind a gate, 7.5 us back to back, for a call of 9 us."""
+    last = [-1.0]
+
+    def call() -> None:
+        cold = gpu.now() - last[0] > 20e-6  # caches and clocks forget
+        gpu.host(30.0 if cold else 6.0)
+        gpu.kernel(9.0)
+        last[0] = gpu.now()
+
+    found = measured(gpu, call)
+    assert found.device_us == pytest.approx(9)
+    assert found.host_us == pytest.approx(31, abs=0.2)
+    assert found.loop_host_us == found.steady_host_us
+    assert 6 < found.loop_host_us < 8
+    assert 9 <= found.loop_us < 11
+    assert found.verdict.kind == "gpu-bound"  # in a loop, of which the verdict speaks
+    assert "back to back, 31 us a single call" in str(found)
+
+
+def test_no_loop_where_something_stands_before_each_call(gpu: SimulatedGpu) -> None:
+    found = measured(gpu, lambda: gpu.kernel(9.0), setup=lambda: None)
+    assert found.loop_us is None
+    assert found.loop_host_us is None
+    assert found.steady_host_us == found.host_us
+
+
 def test_a_call_that_waits_is_not_gateable(gpu: SimulatedGpu) -> None:
     gpu.waiting_lines = "line train.py:7 (Tensor.item: loss.item())"
 

@@ -28,6 +28,8 @@ def made(**fields) -> Result:
         "mad_us": 0.7,
         "host_us": 520.0,
         "plain_us": 550.0,
+        "loop_us": None,
+        "loop_host_us": None,
         "samples_us": (89.0, 89.5, 90.0, 90.9, 92.0),
         "discards": {"hardware thermal slowdown": 2},
         "megahertz": 1975.0,

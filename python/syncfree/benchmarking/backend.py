@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from syncfree.benchmarking.samples import Sample
+from syncfree.benchmarking.samples import Loop, Sample
 
 L2 = Literal["flush", "keep"]
 
@@ -90,6 +90,9 @@ class Probe(Protocol):
             gated: Whether to hide the host's launch time.
             pause: Seconds of idleness right before, after everything that is not timed.
         """
+
+    def loop(self) -> Loop | None:
+        """Times calls back to back; None where each needs something done before it."""
 
     def extra_bytes(self) -> int | None:
         """Most memory that one call takes beyond what was there; None where that is unknown."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from syncfree.benchmarking.backend import Clock, HostClock, Work
-from syncfree.benchmarking.samples import Sample
+from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
 # One reading of the clock costs tens of nanoseconds: a sample shall be long against that.
@@ -79,6 +79,10 @@ class CpuProbe:
             call(*args)
         us = (self._clock.now() - begin) * 1e6 / calls
         return Sample(us, us)
+
+    def loop(self) -> Loop | None:
+        """None: samples are of calls back to back already."""
+        return None
 
     def extra_bytes(self) -> int | None:
         """Unknown: torch counts memory on GPUs only."""

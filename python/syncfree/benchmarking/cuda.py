@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from syncfree.benchmarking.backend import Clock, HostClock, Work
-from syncfree.benchmarking.samples import Sample
+from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
 GATE_MARGIN_US = 200.0
@@ -20,6 +20,10 @@ LOOKS = 5
 FIRST_CALLS = 3
 EMPTY_SAMPLES = 11
 BUSY_POLL_S = 0.002
+# A loop is long against what surrounds it, and short enough for the driver's queue of launches.
+LOOP_HOST_US = 3000.0
+LOOP_GPU_US = 20_000.0
+MOST_LOOPED = 50
 
 GATE_OPENED = "the gate opened before the host had enqueued the call"
 
@@ -159,6 +163,7 @@ class CudaProbe:
         self._before, self._after = runtime.ClockStamp(), runtime.ClockStamp()
         self._gate_us = GATE_MARGIN_US
         self._misses = 0
+        self._host_us = self._plain_us = 1.0
 
     def prepare(self) -> None:
         """Calls the work until lazy loading is over, captures its graph, and sizes the gate."""
@@ -168,8 +173,10 @@ class CudaProbe:
         if self._work.graph:
             self._call = self._gpu.capture(self._work.call, self._work.args)
             self._args = tuple
-        host_us = median([self.sample(gated=False).host_us for _ in range(LOOKS)])
-        self._gate_us = min(3 * host_us + GATE_MARGIN_US, LONGEST_GATE_US)
+        looks = [self.sample(gated=False) for _ in range(LOOKS)]
+        self._host_us = median([each.host_us for each in looks])
+        self._plain_us = median([each.us for each in looks])
+        self._gate_us = min(3 * self._host_us + GATE_MARGIN_US, LONGEST_GATE_US)
 
     def why_not_gateable(self) -> str:
         """Empty if the host gets through the call while the gate is shut.
@@ -231,6 +238,29 @@ class CudaProbe:
             device_allocations=gpu.device_allocations() - allocations,
             problem=GATE_OPENED if gated and not held else "",
         )
+
+    def loop(self) -> Loop | None:
+        """Calls back to back, as a training loop makes them: with warm caches, and no wait between.
+
+        A single call, which the samples are of, costs the host several times as much.
+        """
+        if self._work.setup is not None:
+            return None
+        gpu, clock, args = self._gpu, self._clock, self._args()
+        host, whole = max(self._host_us, 1.0), max(self._plain_us, 1.0)
+        calls = max(2, int(min(LOOP_HOST_US / host, LOOP_GPU_US / whole, MOST_LOOPED)))
+        gpu.fork(self._work.streams)
+        for _ in range(2):
+            self._call(*args)
+        gpu.synchronize()
+        begin = clock.now()
+        for _ in range(calls):
+            self._call(*args)
+        enqueued = clock.now()
+        gpu.synchronize()
+        end = clock.now()
+        gpu.join(self._work.streams)
+        return Loop(us=(end - begin) / calls * 1e6, host_us=(enqueued - begin) / calls * 1e6)
 
     def extra_bytes(self) -> int | None:
         """Peak of the caching allocator in one call, above what was there."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from syncfree.benchmarking.backend import Clock, Probe
 from syncfree.benchmarking.rules import Mode, Sifted, drift, is_precise, is_settled, sift
-from syncfree.benchmarking.samples import Reading, Sample
+from syncfree.benchmarking.samples import Loop, Reading, Sample
 
 BURST = 8  # samples between two pauses
 PLAIN_SAMPLES = 11
+LOOPS = 5
 WARM_UP_SHARE = 0.5  # of the time limit
 LEAST_WARM_UP_S = 0.1  # clocks ramp over tens of milliseconds; what is shorter sees no drift
 GAP_OF_MODE: dict[Mode, float] = {"steady": 0.0, "burst": 0.05, "idle_gap": 1.0}
@@ -47,6 +48,7 @@ class Run:
         samples: All of them, in order.
         sifted: Those that count.
         plain: Without a gate, beside gated ones.
+        loops: Calls back to back, where nothing stands between calls.
         warm_up: Samples before those that count.
         first_call_s: Duration of the first calls, with loading and compilation.
         stopped: Why there are no more samples.
@@ -60,6 +62,7 @@ class Run:
     samples: list[Sample] = field(default_factory=list)
     sifted: Sifted = field(default_factory=lambda: Sifted([]))
     plain: list[Sample] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
     warm_up: list[Sample] = field(default_factory=list)
     first_call_s: float = 0.0
     stopped: str = ""
@@ -101,6 +104,9 @@ def run(
     for each in runs.values():
         if each.gated and plan.mode != "idle_gap":
             each.plain = [take(each, gated=False) for _ in range(PLAIN_SAMPLES)]
+    if plan.mode == "steady":
+        _loop(runs)
+    for each in runs.values():
         each.extra_bytes = each.probe.extra_bytes()
     return runs
 
@@ -161,6 +167,14 @@ def _measure(
             for name, each in runs.items():
                 each.stopped = "precision" if done[name] else "time limit"
             return
+
+
+def _loop(runs: Mapping[str, Run]) -> None:
+    for _ in range(LOOPS):
+        for each in runs.values():
+            found = each.probe.loop()
+            if found is not None:
+                each.loops.append(found)
 
 
 def _next_look(turn: int) -> int:

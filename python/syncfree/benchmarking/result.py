@@ -36,8 +36,11 @@ class Result:
         device_us: Median time of a call.
         interval_us: 95 % interval of that median; None below six samples.
         mad_us: Median absolute deviation.
-        host_us: Median time until the call returned to the host.
+        host_us: Median time until the call, a single one, returned to the host.
         plain_us: Median without the gate, for gated ones.
+        loop_us: Median time of a call among calls back to back, until all of them are done; None on
+            the CPU, in other modes than ``"steady"``, and with ``setup``.
+        loop_host_us: Median time until such a call returned to the host.
         samples_us: Every time that counts, in order.
         discards: How many do not, by reason.
         megahertz: Median clock of the GPU's multiprocessors; None where it is unknown.
@@ -65,6 +68,8 @@ class Result:
     mad_us: float
     host_us: float
     plain_us: float | None
+    loop_us: float | None
+    loop_host_us: float | None
     samples_us: tuple[float, ...]
     discards: dict[str, int]
     megahertz: float | None
@@ -84,6 +89,11 @@ class Result:
         return len(self.samples_us)
 
     @property
+    def steady_host_us(self) -> float:
+        """Host time of a call back to back, or of a single one where there are no loops."""
+        return self.host_us if self.loop_host_us is None else self.loop_host_us
+
+    @property
     def half_width(self) -> float | None:
         """Half-width of the median's interval as a share of it; None where it is not known."""
         if self.interval_us is None:
@@ -98,8 +108,8 @@ class Result:
         return judge(
             kind=self.kind,
             device_us=self.device_us,
-            host_us=self.host_us,
-            plain_us=self.plain_us,
+            host_us=self.steady_host_us,
+            plain_us=self.plain_us if self.loop_us is None else self.loop_us,
             not_gateable=self.not_gateable,
             memory_share=self.memory_share,
             compute_share=self.compute_share,
@@ -258,6 +268,8 @@ def result_of(
         mad_us=mad(times),
         host_us=median([each.host_us for each in kept]),
         plain_us=median([each.us for each in run.plain]) if run.plain else None,
+        loop_us=median([each.us for each in run.loops]) if run.loops else None,
+        loop_host_us=median([each.host_us for each in run.loops]) if run.loops else None,
         samples_us=times,
         discards=dict(run.sifted.discards),
         megahertz=_median(stamps) or _median([each.megahertz for each in readings]),

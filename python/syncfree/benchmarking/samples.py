@@ -65,3 +65,16 @@ def reasons_in_words(bits: int) -> list[str]:
         ['software power cap', 'hardware thermal slowdown']
     """
     return [name for bit, name in REASONS.items() if bits & bit]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Calls back to back.
+
+    Args:
+        us: Microseconds a call until all of them are done.
+        host_us: Microseconds a call until the last one returned to the host.
+    """
+
+    us: float
+    host_us: float

@@ -38,7 +38,7 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
             "-" if width is None else f"+-{width:.1%}",
             str(each.n),
             f"{each.device_us / first:.2f}" if first else "-",
-            time_text(each.host_us),
+            time_text(each.steady_host_us),
             "-" if each.megahertz is None else f"{each.megahertz:.0f}",
             "-" if share is None else f"{share:.0%}",
             "-" if each.extra_bytes is None else f"{each.extra_bytes / 2**20:.1f}",

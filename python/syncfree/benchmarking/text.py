@@ -52,8 +52,11 @@ def surroundings_text(result: Result) -> str:
 def _lines(result: Result) -> list[str]:
     lines = [
         f"{manner_text(result)}, mode {result.mode}, on {result.device}; "
-        f"host {time_text(result.host_us)}"
+        f"host {time_text(result.steady_host_us)}"
     ]
+    if result.loop_us is not None:
+        single = time_text(result.host_us)
+        lines[0] += f" of {time_text(result.loop_us)} back to back, {single} a single call"
     if result.plain_us is not None:
         lines[0] += f", without the gate {time_text(result.plain_us)}"
     if result.extra_bytes is not None:

@@ -35,7 +35,10 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
     axes = figure.subplots()
     place, ticks = 0.0, []
     for name, rows in by_workload.items():
-        key = "host_us" if "launches" in rows[0] else "device_us"
+        key = "device_us"
+        if "launches" in rows[0]:
+            looped = all(row.get("loop_host_us") is not None for row in rows)
+            key = "loop_host_us" if looped else "host_us"
         ours = next(row[key] for row in rows if row["contender"] == OURS)
         others = [row for row in rows if row["contender"] != OURS]
         ticks.append((place + max(0, len(others) - 1) / 2, name))

@@ -69,6 +69,8 @@ def _row(workload: Workload, name: str, result: Result, floor_us: float, ours_us
         "mad_us": result.mad_us,
         "host_us": result.host_us,
         "plain_us": result.plain_us,
+        "loop_us": result.loop_us,
+        "loop_host_us": result.loop_host_us,
         "samples": result.n,
         "stopped": result.stopped,
         "discards": result.discards,
