@@ -37,7 +37,7 @@ inline at::Tensor psnr(const at::Tensor& preds, const at::Tensor& target, const 
                        const TensorPsnrOptions& options = {}) {
   TORCH_CHECK(preds.sizes() == target.sizes(),
               "syncfree: expected `preds` and `target` to have the same shape, but got ",
-              preds.sizes(), " and ", target.sizes(), ".");
+              detail::shape_text(preds), " and ", detail::shape_text(target), ".");
   std::vector<bool> averaged(preds.dim(), options.dim.empty());
   for (const std::int64_t d : options.dim)
     averaged[c10::maybe_wrap_dim(d, preds.dim(), /*wrap_scalar=*/false)] = true;

@@ -22,7 +22,7 @@ inline at::Tensor empty_values(const at::Tensor& images, Reduction reduction,
                                at::ScalarType dtype) {
   TORCH_CHECK(images.dim() == 4 || images.dim() == 5,
               "syncfree: expected images of shape (B, C, H, W) or (B, C, D, H, W), but got ",
-              images.sizes(), ".");
+              shape_text(images), ".");
   return reduction == Reduction::kNone ? empty_like_device({images.size(0)}, dtype, images)
                                        : empty_like_device({}, dtype, images);
 }

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 
 #include "syncfree/launch.h"
 #include "syncfree/status.h"
@@ -31,6 +32,17 @@ inline void check(const Status& status) {
 }
 
 namespace detail {
+
+// As "[2, 3, 32, 32]". Written out here, since printing an at::IntArrayRef calls a function
+// template that libtorch exports too, and one compiled by gcc 13 crashed in the other's.
+inline std::string shape_text(const at::Tensor& tensor) {
+  std::string text = "[";
+  for (const std::int64_t size : tensor.sizes()) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(size);
+  }
+  return text + "]";
+}
 
 inline DType dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -121,7 +133,7 @@ void run_on(const at::Tensor& tensor, bool scratch_of_torch, const Call& call) {
 inline ConstTensorView view(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), "syncfree: expected a tensor, but got an undefined one.");
   TORCH_CHECK(tensor.dim() <= SYNCFREE_MAX_RANK, "syncfree: expected at most ", SYNCFREE_MAX_RANK,
-              " dimensions, but got shape ", tensor.sizes(), ". Flatten some of them.");
+              " dimensions, but got shape ", detail::shape_text(tensor), ". Flatten some of them.");
   TORCH_CHECK(!tensor.is_neg(),
               "syncfree: expected a tensor whose memory holds its values, but got "
               "a lazily negated one. Call `.resolve_neg()`.");
