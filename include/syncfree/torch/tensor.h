@@ -33,8 +33,7 @@ inline void check(const Status& status) {
 
 namespace detail {
 
-// As "[2, 3, 32, 32]". Written out here, since printing an at::IntArrayRef calls a function
-// template that libtorch exports too, and one compiled by gcc 13 crashed in the other's.
+// As "[2, 3, 32, 32]".
 inline std::string shape_text(const at::Tensor& tensor) {
   std::string text = "[";
   for (const std::int64_t size : tensor.sizes()) {
