@@ -1,5 +1,7 @@
 """What an open region of tier 3 costs calls of a program: `make bench` prints it.
 
+Driver calls are heard through CUPTI and operators through torch; each part is measured by itself.
+
 Measured in a process of its own: torch.profiler, with which other benchmarks count launches, sees
 no GPU events after tier 3 has listened.
 """
@@ -10,67 +12,128 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+
+Calls = dict[str, Callable[[], object]]
+Costs = dict[str, dict[str, float]]
 
 
 def host_time(call: Callable[[], object], calls: int, rounds: int = 7) -> float:
     """Microseconds of host time a call, back to back, best of several rounds."""
     best = float("inf")
     for _ in range(rounds):
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(calls):
             call()
         best = min(best, (time.perf_counter() - start) / calls * 1e6)
-    torch.cuda.synchronize()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return best
 
 
-def measure() -> dict[str, dict[str, float]]:
-    """Microseconds of host time a call, with and without a region."""
+def measured(
+    calls: Calls, listening: dict[str, Callable[[], AbstractContextManager[object]]]
+) -> Costs:
+    """Microseconds of host time a call, by call and by who listens."""
+    costs: Costs = {name: {} for name in calls}
+    # In turn, so that a clock that changes meanwhile is in all.
+    for _ in range(3):
+        for name, call in calls.items():
+            for who, listen in listening.items():
+                with listen():
+                    took = host_time(call, calls=500)
+                costs[name][who] = min(took, costs[name].get(who, took))
+    return costs
+
+
+@contextmanager
+def driver_calls() -> Iterator[None]:
+    """A region that does not listen to operators."""
+    import syncfree
+    from syncfree.detector import operators
+
+    class Deaf(operators.Listening):
+        def __enter__(self) -> Deaf:
+            return self
+
+    listening, operators.Listening = operators.Listening, Deaf  # type: ignore[misc]
+    try:
+        with syncfree.detect_syncs(tier=3):
+            yield
+    finally:
+        operators.Listening = listening  # type: ignore[misc]
+
+
+def on_gpu() -> Costs:
     import syncfree
 
     x = torch.ones(64, device="cuda")
+    weight = torch.ones(64, device="cuda", requires_grad=True)
     event = torch.cuda.Event()
     event.record()
     pinned = torch.ones(64).pin_memory()
-    calls = {
+    calls: Calls = {
         "launch": lambda: x.add_(1),
+        "launch that makes a node": lambda: weight * 2,
         "event query": lambda: event.query(),
         "copy to pinned memory": lambda: pinned.copy_(x, non_blocking=True),
         "item": lambda: x[0].item(),
     }
-    costs: dict[str, dict[str, float]] = {name: {} for name in calls}
-    # In turn, so that a clock that changes meanwhile is in both.
-    for _ in range(3):
-        for name, call in calls.items():
-            plain = host_time(call, calls=500)
-            with syncfree.detect_syncs(tier=3):
-                watched = host_time(call, calls=500)
-            best = costs[name]
-            best["plain_us"] = min(plain, best.get("plain_us", plain))
-            best["watched_us"] = min(watched, best.get("watched_us", watched))
-    return costs
+    listening = {
+        "no region": nullcontext,
+        "driver calls": driver_calls,
+        "and operators": lambda: syncfree.detect_syncs(tier=3),
+    }
+    return measured(calls, listening)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cost_of_tier_3(request: pytest.FixtureRequest) -> None:
+def on_cpu() -> Costs:
+    from syncfree.detector.operators import Listening
+
+    x = torch.ones(8)
+    weight = torch.ones(8, requires_grad=True)
+    layer = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    rows = torch.ones(1, 8)
+    calls: Calls = {
+        "operator": lambda: x.add_(1),
+        "operator that makes a node": lambda: weight * 2,
+        "linear layer": lambda: layer(rows),
+    }
+    return measured(calls, {"no region": nullcontext, "operators": Listening})
+
+
+def show(request: pytest.FixtureRequest, where: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__))],
+        [sys.executable, str(Path(__file__)), where],
         capture_output=True,
         text=True,
         check=True,
         timeout=300,
     )
+    costs: Costs = json.loads(done.stdout)
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.write_line(f"\n{'host time of a call, us':<28} {'no region':>10} {'tier 3':>10}")
-    for name, cost in json.loads(done.stdout).items():
-        reporter.write_line(f"{name:<28} {cost['plain_us']:>10.2f} {cost['watched_us']:>10.2f}")
+    columns = list(next(iter(costs.values())))
+    title = f"host time of a call on the {where.upper()}, us"
+    reporter.write_line(f"\n{title:<34}" + "".join(f"{each:>15}" for each in columns))
+    for name, cost in costs.items():
+        reporter.write_line(f"{name:<34}" + "".join(f"{cost[each]:>15.2f}" for each in columns))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cost_of_tier_3(request: pytest.FixtureRequest) -> None:
+    show(request, "gpu")
+
+
+def test_cost_of_operators(request: pytest.FixtureRequest) -> None:
+    show(request, "cpu")
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure()))
+    print(json.dumps(on_gpu() if sys.argv[1] == "gpu" else on_cpu()))

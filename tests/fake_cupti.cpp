@@ -266,3 +266,45 @@ EXPORT void fake_many(const char* driver, const void* params, int result, int ca
   }
   for (std::thread& each : all) each.join();
 }
+
+// What torch's autograd does in a thread without Python: a node runs, with an operator in it, which
+// calls the driver. `listener` is an OpListener of csrc/runtime/op_listener.h.
+struct OpListener {
+  void (*begin)(const void* id, const char* name, bool is_node, std::int64_t sequence,
+                std::uint64_t thread);
+  void (*end)(const void* id, std::uint64_t thread, std::uint64_t sequence);
+};
+
+EXPORT void fake_backward(const OpListener* listener, std::int64_t sequence, std::uint64_t forward,
+                          const char* driver, const void* params) {
+  std::thread([=] {
+    pthread_setname_np(pthread_self(), "pt_autograd_0");
+    const char node = 0, op = 0;
+    listener->begin(&node, "MulBackward0", true, sequence, forward);
+    listener->begin(&op, "aten::mul", false, -1, 0);
+    call(nullptr, driver, params, 0, 0, 0);
+    listener->end(&op, 2, 0);
+    listener->end(&node, 2, 0);
+  }).join();
+}
+
+// A node of autograd makes another one, numbered `made` of thread `maker`: create_graph=True.
+EXPORT void fake_node_in_node(const OpListener* listener, std::int64_t sequence,
+                              std::uint64_t forward, std::int64_t made, std::uint64_t maker) {
+  std::thread([=] {
+    const char node = 0, op = 0;
+    listener->begin(&node, "MulBackward0", true, sequence, forward);
+    listener->begin(&op, "aten::mul", false, made, 0);
+    listener->end(&op, maker, static_cast<std::uint64_t>(made) + 1);
+    listener->end(&node, maker, static_cast<std::uint64_t>(made) + 1);
+  }).join();
+}
+
+// Operators one after the other, each of which makes a node.
+EXPORT void fake_operators(const OpListener* listener, std::int64_t from, std::int64_t count,
+                           std::uint64_t thread) {
+  for (std::int64_t i = from; i < from + count; ++i) {
+    listener->begin(&i, "aten::mul", false, i, 0);
+    listener->end(&i, thread, static_cast<std::uint64_t>(i) + 1);
+  }
+}

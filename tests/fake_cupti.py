@@ -104,6 +104,28 @@ class FakeCupti:
         """Only the beginning (0) or the end (1) of a call."""
         self.library.fake_half(site, driver.encode(), self.arguments(*[0] * 8), 0)
 
+    def backward(self, listener: int, sequence: int, forward: int, driver: str) -> None:
+        """A call inside of a node of autograd, in a thread that Python does not know."""
+        self.library.fake_backward(
+            *(ctypes.c_void_p(listener), ctypes.c_int64(sequence), ctypes.c_uint64(forward)),
+            *(driver.encode(), self.arguments(*[0] * 8)),
+        )
+
+    def node_in_node(self, listener: int, sequence: int, forward: int, made: int, by: int) -> None:
+        """A node makes a node, in a thread that Python does not know."""
+        self.library.fake_node_in_node(
+            *(ctypes.c_void_p(listener), ctypes.c_int64(sequence), ctypes.c_uint64(forward)),
+            *(ctypes.c_int64(made), ctypes.c_uint64(by)),
+        )
+
+    def operators(self, listener: int, first: int, count: int, thread: int) -> Callable[[], None]:
+        """Operators one after the other, each of which makes a node."""
+        return partial(
+            self.library.fake_operators,
+            *(ctypes.c_void_p(listener), ctypes.c_int64(first), ctypes.c_int64(count)),
+            ctypes.c_uint64(thread),
+        )
+
     def is_enabled(self, name: str) -> bool:
         return bool(self.library.fake_is_enabled(name.encode()))
 

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from syncfree.detector import (
+    FORWARD_NOT_KEPT,
     Baseline,
     Event,
     Finding,
@@ -105,6 +106,25 @@ def test_lines_apis_and_verdicts_are_apart(train: str) -> None:
     assert report.count == 6
 
 
+def test_forward_lines_are_apart(train: str) -> None:
+    """One line runs all of them backward."""
+    first, second = Frame(train, 1, "step"), Frame(train, 3, "step")
+    report = make_report(
+        make_event(train, 5, forward=first),
+        make_event(train, 5, forward=second),
+        make_event(train, 5, forward=second),
+        make_event(train, 5, forward=FORWARD_NOT_KEPT),
+    )
+    found = {each.event.forward: each.count for each in report.findings}
+    assert found == {first: 1, second: 2, FORWARD_NOT_KEPT: 1}
+    assert report_from_json(report.json()).json() == report.json()
+    results = report.sarif(Path(train).parent)["runs"][0]["results"]
+    related = [each["relatedLocations"] for each in results if "relatedLocations" in each]
+    lines = [each["physicalLocation"]["region"]["startLine"] for (each,) in related]
+    assert sorted(lines) == [1, 3]
+    assert len({each["partialFingerprints"]["syncfreeSite/v1"] for each in results}) == 3
+
+
 # JSON
 
 
@@ -184,6 +204,7 @@ SARIF = {
         "level": ("none", "note", "warning", "error"),
         "message*": "message",
         "locations": ["location"],
+        "relatedLocations": ["location"],
         "stacks": ["stack"],
         "partialFingerprints": {"": str},
         "occurrenceCount": int,
@@ -191,7 +212,11 @@ SARIF = {
     },
     "stack": {"message": "message", "frames*": ["frame"]},
     "frame": {"location": "location"},
-    "location": {"physicalLocation": "physicalLocation", "logicalLocations": ["logicalLocation"]},
+    "location": {
+        "physicalLocation": "physicalLocation",
+        "logicalLocations": ["logicalLocation"],
+        "message": "message",
+    },
     "logicalLocation": {"fullyQualifiedName": str, "kind": str},
     "physicalLocation": {"artifactLocation*": "artifactLocation", "region": "region"},
     "artifactLocation": {"uri*": str, "uriBaseId": str},
@@ -270,6 +295,14 @@ def test_sarif_knows_a_warning_again_when_lines_are_added(train: str, tmp_path: 
 
 
 # Text
+
+
+def test_text_names_operators_once(train: str) -> None:
+    nested = make_event(train, api="cuStreamSynchronize", op_stack=("aten::nonzero", "aten::index"))
+    alone = make_event(train, 5, api="aten::unique", op_stack=("aten::unique",))
+    text = str(make_report(nested, alone))
+    assert "inside of aten::nonzero < aten::index\n" in text
+    assert text.count("inside of") == 1
 
 
 def test_text_names_everything(report: Report, train: str) -> None:
@@ -432,7 +465,22 @@ def test_a_json_report_is_a_baseline(report: Report, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report.json()))
     difference = Baseline.read(file, tmp_path).compare(report.findings)
-    assert (len(difference.known), difference.new) == (2, [])
+    assert (len(difference.known), difference.new, difference.vanished) == (2, [], [])
+
+
+def test_forward_lines_are_no_matter_for_a_baseline(train: str, tmp_path: Path) -> None:
+    """Whether they are known hangs on the installed torch, and on what ran before."""
+    frames = [Frame(train, 1, "step"), Frame(train, 3, "step"), FORWARD_NOT_KEPT]
+    several = [found(train, 5, forward=frame) for frame in frames]
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(Report.of(several, tier=3).json()))
+    for baseline in (Baseline.of(several, tmp_path), Baseline.read(file, tmp_path)):
+        assert len(baseline.sites) == 1
+        difference = baseline.compare([found(train, 5)])
+        assert (len(difference.known), difference.new, difference.vanished) == (1, [], [])
+    difference = Baseline.of([found(train, 5)], tmp_path).compare(several)
+    assert (len(difference.known), difference.new, difference.vanished) == (3, [], [])
+    assert len(Baseline([], tmp_path).compare(several).new) == 3
 
 
 def test_files_of_packages_are_the_same_on_each_machine(tmp_path: Path) -> None:
@@ -502,7 +550,28 @@ def test_what_is_no_baseline(text: str, tmp_path: Path) -> None:
         # The driver's names do not say what was written: operators and the line do.
         (
             {"api": "cuStreamSynchronize", "op_stack": ("aten::nonzero", "aten::index")},
-            "nonzero_static",
+            "Keep the full shape",
+        ),
+        ({"api": "aten::index", "op_stack": ("aten::index",)}, "Keep the full shape"),
+        (
+            {"api": "cudaMalloc", "op_stack": ("aten::empty", "aten::index")},
+            "torch's allocator",
+        ),
+        (
+            {
+                "api": "cuMemcpyHtoDAsync_v2",
+                "op_stack": ("aten::copy_", "aten::to", "aten::index"),
+                "direction": "h2d",
+            },
+            "pin_memory",
+        ),
+        (
+            {
+                "api": "cuStreamSynchronize",
+                "op_stack": ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"),
+                "source": "if x.any():",
+            },
+            "Decide on the device",
         ),
         ({"api": "cuStreamSynchronize", "source": "n = torch.bincount(y)"}, "scatter_add_"),
         ({"api": "cuStreamSynchronize", "source": "log(loss.item())"}, "deferred"),

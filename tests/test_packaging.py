@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from syncfree.detector.operators import library_name
+
 ROOT = Path(__file__).resolve().parent.parent
 
 SMOKE = """
@@ -289,6 +291,7 @@ def test_wheel_holds_what_it_should(wheel: Path) -> None:
         "syncfree/py.typed",
         "syncfree/_runtime.pyi",
         "syncfree/lib/libsyncfree_ops_cpu.so",
+        f"syncfree/lib/lib{library_name(torch.__version__)}.so",
         "syncfree/lib/cmake/syncfree/syncfreeConfig.cmake",
         "syncfree/include/syncfree/c_api.h",
         "syncfree/include/syncfree/version.h",

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
-#include <type_traits>
 
 #include "runtime/captured_stack.h"
 #include "runtime/driver_call.h"
+#include "runtime/intern_table.h"
+#include "runtime/operators.h"
+#include "runtime/zeroed_array.h"
 
 namespace syncfree::runtime {
 
@@ -37,15 +37,19 @@ struct CallRecord {
   HostMemory host = HostMemory::kUnknown;
 };
 
-// A place in the program: Python frames, innermost first, and what called the driver.
+// A place in the program: Python frames, operators and what called the driver, innermost first.
 struct CallSite {
   static constexpr std::size_t kFrames = 48;
+  static constexpr std::size_t kOperators = RunningOperators::kMost;
   static constexpr std::size_t kAddresses = 24;
   std::uint64_t hash;
   std::uint32_t driver_id;
-  std::uint16_t frames, addresses;
+  std::uint16_t frames, operators, addresses;
+  bool is_backward;             // inside of a node of autograd that has a forward line
+  std::int32_t forward;         // the frame of that line; kNoRoom if it is not known
   std::int32_t frame[kFrames];  // indices of CallLog::frame
-  void* address[kAddresses];    // return addresses in C++, innermost first
+  std::int32_t op[kOperators];  // indices of CallLog::operator_name
+  void* address[kAddresses];    // return addresses in C++
 };
 
 class CallLog {
@@ -71,42 +75,22 @@ class CallLog {
   }
   const CallSite& site(std::int32_t index) const { return sites_[index]; }
   const CapturedFrame& frame(std::int32_t index) const { return frames_[index]; }
+  const OperatorName& operator_name(std::int32_t index) const { return operators_[index]; }
   std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr std::size_t kFrames = 4096;
+  static constexpr std::size_t kOperators = 512;
   static constexpr std::size_t kSites = 2048;
 
-  std::int32_t intern(const CapturedFrame& frame, std::uint64_t hash);
-
-  // Pages that are not written to take no memory, and there are logs for many threads.
-  template <typename T>
-  class Zeroed {
-   public:
-    explicit Zeroed(std::size_t count) : data_(static_cast<T*>(std::calloc(count, sizeof(T)))) {
-      if (data_ == nullptr) throw std::bad_alloc();
-    }
-    ~Zeroed() { std::free(data_); }
-    Zeroed(const Zeroed&) = delete;
-    Zeroed& operator=(const Zeroed&) = delete;
-    T& operator[](std::size_t index) const { return data_[index]; }
-    T* get() const { return data_; }
-
-   private:
-    static_assert(std::is_trivially_copyable_v<T>);
-    T* data_;
-  };
-
   std::atomic<std::uint64_t> head_ = 0, tail_ = 0, lost_ = 0;
-  std::size_t frame_count_ = 0, site_count_ = 0;
-  Zeroed<std::int32_t> frame_index_{2 *
-                                    kFrames};  // by hash; 0: empty, else one more than the index
-  Zeroed<std::int32_t> site_index_{2 * kSites};
-  Zeroed<std::uint64_t> frame_hashes_{kFrames};
-  Zeroed<CapturedFrame> scratch_{CallSite::kFrames};
-  Zeroed<CapturedFrame> frames_{kFrames};
-  Zeroed<CallSite> sites_{kSites};
-  Zeroed<CallRecord> records_{kRecords};
+  std::size_t site_count_ = 0;
+  InternTable<CapturedFrame, kFrames> frames_;
+  InternTable<OperatorName, kOperators> operators_;
+  ZeroedArray<CapturedFrame> scratch_{CallSite::kFrames};
+  ZeroedArray<std::int32_t> site_index_{2 * kSites};  // by hash; 0: empty, else 1 + the index
+  ZeroedArray<CallSite> sites_{kSites};
+  ZeroedArray<CallRecord> records_{kRecords};
 };
 
 }  // namespace syncfree::runtime

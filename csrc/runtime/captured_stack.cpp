@@ -1,9 +1,7 @@
 #include "runtime/captured_stack.h"
 
-#include <cstdint>
+#include <algorithm>
 #include <cstring>
-
-#include "runtime/python_stack.h"
 
 namespace syncfree::runtime {
 namespace {
@@ -34,6 +32,11 @@ void put_utf8(std::uint32_t point, std::size_t size, char* out) {
 
 template <std::size_t kCapacity>
 void copy(const PythonText& text, ShortText<kCapacity>& out) {
+  if (text.is_ascii) {
+    out.size = std::min(text.length, kCapacity);
+    std::memcpy(out.bytes, static_cast<const char*>(text.data) + text.length - out.size, out.size);
+    return;
+  }
   std::size_t begin = text.length, size = 0;
   while (begin > 0) {
     const std::size_t more = utf8_size(code_point(text, begin - 1));
@@ -52,13 +55,16 @@ void copy(const PythonText& text, ShortText<kCapacity>& out) {
 
 }  // namespace
 
+void copy(const PythonFrame& frame, CapturedFrame& out) {
+  copy(frame.file, out.file);
+  copy(frame.function, out.function);
+  out.line = frame.line();
+}
+
 std::size_t capture_python_stack(CapturedFrame* frames, std::size_t most) {
   const auto visit = [](void* context, const PythonFrame& frame) {
-    CapturedFrame*& next = *static_cast<CapturedFrame**>(context);
-    copy(frame.file, next->file);
-    copy(frame.function, next->function);
-    next->line = frame.line;
-    ++next;
+    copy(frame, *(*static_cast<CapturedFrame**>(context))++);
+    return true;
   };
   return walk_python_stack(visit, &frames, most);
 }

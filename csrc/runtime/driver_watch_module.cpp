@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/driver_watch.h"
+#include "runtime/frame_objects.h"
 #include "runtime/own_call.h"
 
 namespace py = pybind11;
@@ -35,21 +36,22 @@ std::optional<std::string> word(Direction direction) {
   return std::nullopt;
 }
 
+// A place with texts in place of numbers.
+struct Place {
+  py::object frames = py::tuple(), operators = py::tuple(), addresses = py::tuple();
+  py::object forward = py::none();
+  bool is_backward = false;
+};
+
 // A record with names in place of numbers.
 struct DriverCall {
   std::int32_t thread;
   std::string thread_name;
   std::uint64_t place;
-  py::object frames, addresses;
+  Place at;
   CallRecord record;
   std::string api, runtime, copy_api;
 };
-
-template <std::size_t kCapacity>
-py::str text(const ShortText<kCapacity>& name) {
-  return py::reinterpret_steal<py::str>(
-      PyUnicode_DecodeUTF8(name.bytes, static_cast<Py_ssize_t>(name.size), "surrogateescape"));
-}
 
 // The watch with what Python needs beside it.
 class PyWatch {
@@ -106,30 +108,31 @@ class PyWatch {
                                                  : watch_->driver_name(record.copy_driver_id));
     }
     call.place = 0;
-    call.frames = call.addresses = py::tuple();
     if (record.site == kNoSite) return call;
     const std::uint64_t owner = thread.owners.load(std::memory_order_relaxed);
     call.place = owner << 32 | number << 16 | static_cast<std::uint64_t>(record.site);
     auto [place, is_new] = places_.try_emplace(call.place);
     if (is_new) place->second = described(thread.log, record.site);
-    std::tie(call.frames, call.addresses) = place->second;
+    call.at = place->second;
     return call;
   }
 
-  static std::pair<py::object, py::object> described(const CallLog& log, std::int32_t index) {
+  static Place described(const CallLog& log, std::int32_t index) {
     const CallSite& site = log.site(index);
-    py::tuple frames(site.frames), addresses(site.addresses);
-    for (std::size_t i = 0; i < site.frames; ++i) {
-      const CapturedFrame& frame = log.frame(site.frame[i]);
-      frames[i] = py::make_tuple(text(frame.file), frame.line, text(frame.function));
-    }
+    py::tuple frames(site.frames), operators(site.operators), addresses(site.addresses);
+    for (std::size_t i = 0; i < site.frames; ++i) frames[i] = as_tuple(log.frame(site.frame[i]));
+    for (std::size_t i = 0; i < site.operators; ++i)
+      operators[i] = as_text(log.operator_name(site.op[i]), "replace");
     for (std::size_t i = 0; i < site.addresses; ++i)
       addresses[i] = reinterpret_cast<std::uintptr_t>(site.address[i]);
-    return {frames, addresses};
+    Place place{frames, operators, addresses};
+    if (site.forward != kNoRoom) place.forward = as_tuple(log.frame(site.forward));
+    place.is_backward = site.is_backward;
+    return place;
   }
 
   DriverWatch* watch_;
-  std::unordered_map<std::uint64_t, std::pair<py::object, py::object>> places_;
+  std::unordered_map<std::uint64_t, Place> places_;
 };
 
 // Of each return address the file of its library and the function, as far as they are known.
@@ -154,12 +157,18 @@ void bind_driver_watch(py::module_& module) {
   const auto field = [](auto member) {
     return [member](const DriverCall& call) { return call.record.*member; };
   };
+  const auto at = [](auto member) {
+    return [member](const DriverCall& call) { return call.at.*member; };
+  };
   py::class_<DriverCall>(module, "DriverCall", "A call of the driver that waited, or may have.")
       .def_readonly("thread", &DriverCall::thread)
       .def_readonly("thread_name", &DriverCall::thread_name)
       .def_readonly("place", &DriverCall::place)
-      .def_readonly("frames", &DriverCall::frames)
-      .def_readonly("addresses", &DriverCall::addresses)
+      .def_property_readonly("frames", at(&Place::frames))
+      .def_property_readonly("operators", at(&Place::operators))
+      .def_property_readonly("forward", at(&Place::forward))
+      .def_property_readonly("is_backward", at(&Place::is_backward))
+      .def_property_readonly("addresses", at(&Place::addresses))
       .def_readonly("api", &DriverCall::api)
       .def_readonly("runtime", &DriverCall::runtime)
       .def_readonly("copy_api", &DriverCall::copy_api)

@@ -8,6 +8,8 @@
 #include "runtime/build_info.h"
 #include "runtime/captured_stack.h"
 #include "runtime/driver_watch_module.h"
+#include "runtime/frame_objects.h"
+#include "runtime/operators_module.h"
 #include "runtime/python_stack.h"
 #include "runtime/timer_types.h"
 
@@ -32,14 +34,7 @@ py::list python_stack(std::size_t most, bool in_thread_of_its_own) {
       capture();
   }
   py::list result;
-  for (std::size_t i = 0; i < count; ++i) {
-    const CapturedFrame& frame = frames[i];
-    const auto text = [](const auto& name) {
-      return py::reinterpret_steal<py::str>(
-          PyUnicode_DecodeUTF8(name.bytes, static_cast<Py_ssize_t>(name.size), "surrogateescape"));
-    };
-    result.append(py::make_tuple(text(frame.file), frame.line, text(frame.function)));
-  }
+  for (std::size_t i = 0; i < count; ++i) result.append(syncfree::runtime::as_tuple(frames[i]));
   return result;
 }
 
@@ -69,6 +64,7 @@ PYBIND11_MODULE(_runtime, module) {
   module.def(
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
+  syncfree::runtime::bind_operators(module);
   syncfree::runtime::bind_driver_watch(module);
   syncfree::runtime::add_event_types(module);
   syncfree::runtime::add_region_types(module);

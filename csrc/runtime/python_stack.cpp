@@ -25,6 +25,7 @@ PythonText text_of(PyObject* string) {
   text.data = PyUnicode_DATA(string);
   text.length = static_cast<std::size_t>(PyUnicode_GET_LENGTH(string));
   text.width = static_cast<int>(PyUnicode_KIND(string));
+  text.is_ascii = PyUnicode_IS_ASCII(string) != 0;
   return text;
 }
 
@@ -119,7 +120,16 @@ bool can_walk_python_stack() {
 #endif
 }
 
-std::size_t walk_python_stack(void (*visit)(void* context, const PythonFrame& frame), void* context,
+int PythonFrame::line() const {
+#if defined(SYNCFREE_UNKNOWN_FRAMES)
+  return 0;
+#else
+  return line_of(static_cast<const Frame*>(frame),
+                 static_cast<PyCodeObject*>(const_cast<void*>(code)));
+#endif
+}
+
+std::size_t walk_python_stack(bool (*visit)(void* context, const PythonFrame& frame), void* context,
                               std::size_t most) {
   std::size_t visited = 0;
 #if !defined(SYNCFREE_UNKNOWN_FRAMES)
@@ -129,8 +139,8 @@ std::size_t walk_python_stack(void (*visit)(void* context, const PythonFrame& fr
        frame = caller_of(frame)) {
     PyCodeObject* code = code_of(frame);
     if (code == nullptr) continue;
-    visit(context, {text_of(code->co_filename), text_of(name_of(code)), line_of(frame, code)});
     ++visited;
+    if (!visit(context, {text_of(code->co_filename), text_of(name_of(code)), frame, code})) break;
   }
 #endif
   return visited;

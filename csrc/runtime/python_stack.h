@@ -16,20 +16,26 @@ struct PythonText {
   const void* data = nullptr;
   std::size_t length = 0;
   int width = 1;
+  bool is_ascii = false;
 };
 
+// Valid while it is visited.
 struct PythonFrame {
   PythonText file;
   PythonText function;
-  int line = 0;
+  const void* frame = nullptr;
+  const void* code = nullptr;
+
+  // Decoded when asked for: that takes longer than all the rest.
+  int line() const;
 };
 
 // Whether this interpreter's frames are known: CPython 3.10 to 3.13 with a GIL.
 bool can_walk_python_stack();
 
-// Visits the innermost `most` frames of this thread, innermost first, and returns how many there
-// were to visit; none in a thread that Python does not know.
-std::size_t walk_python_stack(void (*visit)(void* context, const PythonFrame& frame), void* context,
+// Visits the innermost `most` frames of this thread, innermost first, until `visit` is false, and
+// returns how many it visited; none in a thread that Python does not know.
+std::size_t walk_python_stack(bool (*visit)(void* context, const PythonFrame& frame), void* context,
                               std::size_t most);
 
 }  // namespace syncfree::runtime

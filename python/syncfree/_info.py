@@ -91,11 +91,14 @@ def _torch() -> dict[str, Any]:
 
 
 def _libraries() -> dict[str, str]:
+    import torch
+
     from syncfree import _libraries as libraries
+    from syncfree.detector.operators import library_name
 
     libraries.load()
     state = {}
-    for name in ("syncfree_ops_cpu", "syncfree_ops_cuda"):
+    for name in ("syncfree_ops_cpu", "syncfree_ops_cuda", library_name(torch.__version__)):
         path = libraries.find(name)
         state[name] = "not built" if path is None else str(path)
     return state

@@ -9,12 +9,17 @@ def instruction_set() -> str: ...
 def python_stack(
     most: int = 64, in_thread_of_its_own: bool = False
 ) -> list[tuple[str, int, str]]: ...
+def listen_to_operators(machinery: list[str]) -> int: ...
+def running_operators() -> tuple[tuple[str, ...], tuple[str, int, str] | None, bool]: ...
 
 class DriverCall:
     thread: int
     thread_name: str
     place: int
     frames: tuple[tuple[str, int, str], ...]
+    operators: tuple[str, ...]
+    forward: tuple[str, int, str] | None
+    is_backward: bool
     addresses: tuple[int, ...]
     api: str
     runtime: str

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from syncfree.detector.findings import Finding
+from syncfree.detector.findings import Finding, Line, Verdict, line_of
 from syncfree.detector.report import VERSION, check_version
 from syncfree.errors import DetectorError
 
@@ -77,7 +77,7 @@ class Baseline:
     @classmethod
     def of(cls, findings: Iterable[Finding], root: Path) -> Baseline:
         """A baseline that knows these findings, without those that do not count."""
-        return cls((site(each, root) for each in findings if each.counts), root)
+        return cls((site(same[0], root) for same in _by_line(findings)), root)
 
     @classmethod
     def read(cls, file: Path, root: Path, *, written_by: str = "--baseline-update") -> Baseline:
@@ -94,14 +94,14 @@ class Baseline:
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
             check_version(document["version"])
-            sites = [_site_from_json(each, root) for each in document["findings"]]
+            sites = [_site_from_json(each, root) for each in _known_lines(document)]
         except FileNotFoundError:
             raise DetectorError(
                 f"there is no baseline {file}: run once with {written_by} to write it"
             ) from None
         except OSError as error:
             raise DetectorError(f"cannot read the baseline {file}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DetectorError(
                 f"{file} is no baseline of the sync detector: {type(error).__name__}: {error}"
             ) from None
@@ -128,21 +128,31 @@ class Baseline:
         """Which findings are known and which are new, and which known sites did not show."""
         known: list[Finding] = []
         unseen = list(self.sites)
-        rest: list[Finding] = []
-        for each in filter(lambda each: each.counts, findings):
-            here = site(each, self.root)
+        rest: list[list[Finding]] = []
+        for same in _by_line(findings):
+            here = site(same[0], self.root)
             if here in unseen:
                 unseen.remove(here)
-                known.append(each)
+                known += same
             else:
-                rest.append(each)
+                rest.append(same)
         new: list[Finding] = []
-        for each in rest:
-            edited = [entry for entry in unseen if entry.key == site(each, self.root).key]
+        for same in rest:
+            key = site(same[0], self.root).key
+            edited = [entry for entry in unseen if entry.key == key]
             if edited:
                 unseen.remove(edited[0])
-            (known if edited else new).append(each)
+            (known if edited else new).extend(same)
         return Difference(known, new, unseen)
+
+
+def _by_line(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+    """Those that count, line by line: which forward lines are known differs from run to run."""
+    lines: dict[Line, list[Finding]] = {}
+    for each in findings:
+        if each.counts:
+            lines.setdefault(line_of(each.event), []).append(each)
+    return lines.values()
 
 
 def site(finding: Finding, root: Path, tests: tuple[str, ...] = ()) -> KnownSite:
@@ -162,6 +172,16 @@ def portable(file: str, root: Path) -> str:
     if path.is_absolute() and path.is_relative_to(root.resolve()):
         return path.relative_to(root.resolve()).as_posix()
     return file
+
+
+def _known_lines(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Of a report what counts, once for a line; each site of a baseline stands for itself."""
+    lines: dict[Any, Mapping[str, Any]] = {}
+    for number, each in enumerate(document["findings"]):
+        if each.get("verdict") != Verdict.CONDITIONAL.value:
+            key = (each["file"], each["line"], each["api"]) if "line" in each else number
+            lines.setdefault(key, each)
+    return lines.values()
 
 
 def _site_from_json(values: Mapping[str, Any], root: Path) -> KnownSite:

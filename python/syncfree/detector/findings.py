@@ -39,6 +39,10 @@ class Frame:
         return f"{self.file}:{self.line}"
 
 
+FORWARD_NOT_KEPT = Frame("<forward line not kept>", 0, "<unknown>")
+"""Stands for the line of a forward pass that ran before the region, or too long ago."""
+
+
 @dataclass(frozen=True)
 class Event:
     """One occurrence of a wait.
@@ -54,8 +58,9 @@ class Event:
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         bytes: Size of a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
-        op_stack: ATen operators, innermost first.
-        forward: For work of autograd, the line of the forward pass.
+        op_stack: Operators of torch and nodes of autograd, innermost first.
+        forward: For work of autograd, the line of the forward pass; `FORWARD_NOT_KEPT` where that
+            is not known any more.
         library: The C++ library that waited where Python is not the cause.
         one_time: First occurrence of lazy loading or allocator growth.
         outlasted_gpu: Of a GPU that was busy when the call began, whether it was done when the call
@@ -79,7 +84,7 @@ class Event:
 
 @dataclass
 class Finding:
-    """All events of one line, api and verdict.
+    """All events of one line, api and verdict, and of one forward line in a backward pass.
 
     Args:
         event: The first of them.
@@ -128,12 +133,18 @@ class Finding:
         return self.event.verdict is not Verdict.CONDITIONAL
 
 
-Site = tuple[Frame, str, Verdict]
+Line = tuple[Frame, str, Verdict]
+Site = tuple[Line, "Frame | None"]
+
+
+def line_of(event: Event) -> Line:
+    """What all findings of one line have in common, whatever forward lines they are for."""
+    return event.stack[0], event.api, event.verdict
 
 
 def site_of(event: Event) -> Site:
     """What the events of one finding have in common."""
-    return event.stack[0], event.api, event.verdict
+    return line_of(event), event.forward
 
 
 class Recorder:

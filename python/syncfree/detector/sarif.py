@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncfree._version import __version__
-from syncfree.detector.findings import Finding, Frame, Verdict
+from syncfree.detector.findings import FORWARD_NOT_KEPT, Finding, Frame, Verdict
 from syncfree.detector.text import cost
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _rule(api: str, report: Report) -> dict[str, Any]:
 def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[str, Any]:
     event = finding.event
     text = f"{event.why} ({event.api}, {cost(finding, report)}) {finding.suggestion}"
-    return {
+    result = {
         "ruleId": event.api,
         "ruleIndex": index,
         "level": _LEVELS[event.verdict],
@@ -82,8 +82,21 @@ def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[st
             "verdict": event.verdict.value,
             "blockedMicroseconds": finding.blocked_us,
             "tier": report.tier,
+            "operators": list(event.op_stack),
         },
     }
+    forward = _forward(finding)
+    if forward is not None:
+        result["relatedLocations"] = [
+            {**_location(forward, root), "message": {"text": "the line of the forward pass"}}
+        ]
+    return result
+
+
+def _forward(finding: Finding) -> Frame | None:
+    """The line of the forward pass, if there is one and it is known."""
+    forward = finding.event.forward
+    return None if forward == FORWARD_NOT_KEPT else forward
 
 
 def _location(frame: Frame, root: Path) -> dict[str, Any]:
@@ -109,5 +122,8 @@ def _artifact(file: str, root: Path) -> dict[str, str]:
 
 def _fingerprint(finding: Finding, root: Path) -> str:
     place = _artifact(finding.file, root)["uri"]
-    parts = (place, finding.function, finding.event.api, finding.source)
+    parts = [place, finding.function, finding.event.api, finding.source]
+    forward = finding.event.forward
+    if forward is not None:  # several forward lines may wait at one line that runs them backward
+        parts += [forward.function, forward.source]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

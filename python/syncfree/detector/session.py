@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from syncfree.detector.findings import Event, Recorder
@@ -50,7 +51,7 @@ class Session:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open: tuple[Region, ...] = ()
-        self._threads = ThreadsInherit()
+        self._beside_tier = ExitStack()
         self.tier: Tier | None = None
         self.note = ""
 
@@ -64,20 +65,17 @@ class Session:
         Raises:
             DetectorError: Another tier is active, or the one asked for cannot work here.
         """
-        from syncfree.detector.tiers import open_tier
-
         with self._lock:
             is_first = self.tier is None
             if self.tier is None:
-                recorder = _Router(self)
-                self.tier, self.note = open_tier(choice, recorder, raise_at_call=raise_at_call)
-                self._threads.__enter__()
+                tier = self._enter(choice, raise_at_call)
             elif choice not in ("auto", self.tier.number):
                 raise DetectorError(
                     f"tier {choice} was asked for inside of a region that uses tier "
                     f"{self.tier.number}; a process has one tier at a time: use tier='auto' inside"
                 )
-            tier = self.tier
+            else:
+                tier = self.tier
             if raise_at_call:
                 _raise_at_call(tier, True)
             if not is_first:
@@ -96,8 +94,23 @@ class Session:
             finally:
                 self._open = tuple(each for each in self._open if each is not region)
                 if not self._open:
-                    self._threads.__exit__()
+                    self._beside_tier.close()
                     self.tier = None
+
+    def _enter(self, choice: TierChoice, raise_at_call: bool) -> Tier:
+        from syncfree.detector.operators import Listening
+        from syncfree.detector.tiers import open_tier
+
+        with ExitStack() as beside:
+            operators = beside.enter_context(Listening())
+            tier, note = open_tier(choice, _Router(self), raise_at_call=raise_at_call)
+            beside.enter_context(ThreadsInherit())
+            self._beside_tier = beside.pop_all()
+        self.tier = tier
+        self.note = note
+        if operators.missing:
+            self.note = f"{note or f'tier {tier.number}'}; {operators.missing}"
+        return tier
 
     def _leave(self, tier: Tier, raise_at_call: bool) -> None:
         try:

@@ -12,6 +12,7 @@ from syncfree.detector.findings import Frame
 
 # What a stack is cut of everywhere, and what ends it: the machinery that started the program.
 _PASSED_OVER = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
+_FROZEN = "<frozen"
 _RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio")
 
 _folders: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -55,13 +56,20 @@ def clean(frames: Iterator[Frame]) -> tuple[Frame, ...]:
     return tuple(kept) or (first,)
 
 
+def machinery() -> list[str]:
+    """How the paths of files begin that no stack shows."""
+    return [_FROZEN, *_folders_of(_PASSED_OVER)]
+
+
 def is_inside(file: str, packages: tuple[str, ...]) -> bool:
     """Whether a file belongs to one of some packages or modules."""
-    if file.startswith("<frozen"):
-        return True
+    return file.startswith((_FROZEN, *_folders_of(packages)))
+
+
+def _folders_of(packages: tuple[str, ...]) -> tuple[str, ...]:
     if packages not in _folders:
         _folders[packages] = tuple(place for name in packages for place in _places(name))
-    return file.startswith(_folders[packages])
+    return _folders[packages]
 
 
 def _places(name: str) -> list[str]:

@@ -109,7 +109,7 @@ _BY_NAME = [
     (r"one_hot", ONE_HOT),
     (r"unique", UNIQUE),
     (r"masked_select|boolean|bool.*index|mask.*index", MASK),
-    (r"nonzero|argwhere", NONZERO),
+    (r"(?<!is_)nonzero|argwhere", NONZERO),
     (r"clip_grad", CLIP),
     (r"scaler|found_inf", SCALER),
     (r"barrier", BARRIER),
@@ -119,9 +119,12 @@ _BY_NAME = [
     (r"__repr__|__str__|__format__|\bprint\b|\bformat\b|\brepr\b", PRINT),
     (r"__bool__|\bbool\b|is_nonzero|aten::equal|allclose|Tensor\.equal|torch\.equal", BRANCH),
 ]
+# Only a mask makes these wait, apart from the copy of an index to the device: its elements are
+# counted.
+_INDEXING = re.compile(r"aten::_?index(_put)?(_impl)?_?$")
 _READS = re.compile(
     r"\bitem\b|_local_scalar_dense|__float__|__int__|__index__|__complex__|\bfloat\b|\bint\b|"
-    r"\bindex\b|tolist"
+    r"(?<!aten::)\bindex\b|tolist"
 )
 _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto\b")
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
@@ -160,7 +163,7 @@ def suggest(
     Args:
         api: What waited.
         source: The text of the guilty line; it tells a logging line from a branch.
-        op_stack: ATen operators, innermost first.
+        op_stack: Operators of torch, innermost first.
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
 
@@ -170,9 +173,9 @@ def suggest(
         'Pass `output_size=` to repeat_interleave, so that it need not add up the repeats.'
     """
     names = [api, *op_stack]
-    for pattern, text in _BY_NAME:
-        if any(re.search(pattern, name, re.IGNORECASE) for name in names):
-            return text
+    known = _by_name(names, direction)
+    if known is not None:
+        return known
     if any(_READS.search(name) for name in names):
         return _of_a_read(source)
     if direction == "h2d":
@@ -183,6 +186,17 @@ def suggest(
         # The driver's copy of a scalar read is told from others by what was written.
         return _of_a_read(source) if re.search(r"\.item\(|\.tolist\(", source) else READ_BACK
     return _by_source(api, source)
+
+
+def _by_name(names: Sequence[str], direction: str | None) -> str | None:
+    indexing = [name for name in names if _INDEXING.match(name)]
+    counts_mask = "aten::nonzero" in names or names[0] in indexing
+    if indexing and counts_mask and direction != "h2d":
+        return MASK
+    for pattern, text in _BY_NAME:
+        if any(re.search(pattern, name, re.IGNORECASE) for name in names):
+            return text
+    return None
 
 
 def _of_a_read(source: str) -> str:

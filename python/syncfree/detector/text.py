@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syncfree.detector.findings import Finding, Verdict
+from syncfree.detector.findings import FORWARD_NOT_KEPT, Finding, Verdict
 
 if TYPE_CHECKING:
     from syncfree.detector.report import Report
@@ -106,8 +106,13 @@ def details(finding: Finding) -> list[str]:
     lines = [each for each in (finding.source, finding.event.why) if each]
     if caller(finding):
         lines.append(f"called from {caller(finding)}")
-    if finding.event.forward is not None:
-        lines.append(f"backward of {finding.event.forward}: {finding.event.forward.source}")
+    forward = finding.event.forward
+    if forward == FORWARD_NOT_KEPT:
+        lines.append("backward of a line that is no longer kept, or that ran before the region")
+    elif forward is not None:
+        lines.append(f"backward of {forward}: {forward.source}")
+    if finding.event.op_stack not in ((), (finding.event.api,)):
+        lines.append(f"inside of {' < '.join(finding.event.op_stack)}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
     if finding.event.one_time:

@@ -18,6 +18,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from syncfree.detector.findings import Event, Recorder, Verdict
+from syncfree.detector.operators import operators_here
 from syncfree.detector.patching import Patch
 from syncfree.detector.stack import stack_here, stack_of, stack_of_error
 from syncfree.detector.stderr_lines import MESSAGE, StderrWatch
@@ -87,7 +88,12 @@ class Tier2:
         return Event(_API, Verdict.SYNC, _WHY, stack_of_error(error.__traceback__))
 
     def _on_warning(self) -> None:
-        self._recorder.record(Event(_API, Verdict.SYNC, _WHY, stack_here()))
+        # torch shows a warning when the operator that waited has returned to Python: what is known
+        # is what runs around it, such as a node of autograd that is written in Python.
+        op_stack, forward = operators_here()
+        self._recorder.record(
+            Event(_API, Verdict.SYNC, _WHY, stack_here(), op_stack=op_stack, forward=forward)
+        )
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """A custom operator's call; what is written to descriptor 2 meanwhile belongs to it."""

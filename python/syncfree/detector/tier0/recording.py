@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncfree.detector.findings import Event, Frame, Recorder, Verdict
+from syncfree.detector.operators import operators_here
 from syncfree.detector.stack import stack_here
 
 _recorders: list[Recorder] = []
@@ -49,6 +50,9 @@ def record(
     """Hands an event to the recorders, before the wait: they may raise to prevent it."""
     if not listening():
         return
+    operators, forward_here = operators_here()
+    # A copy to another device is a function of ours here, and would be an operator of torch there.
+    operators = tuple(name for name in operators if not name.startswith("_Crossing"))
     event = Event(
         api,
         verdict,
@@ -57,8 +61,8 @@ def record(
         direction=direction,
         bytes=size,
         host_memory=host_memory,
-        op_stack=(op,) if op else (),
-        forward=forward,
+        op_stack=operators or ((op,) if op else ()),
+        forward=forward or forward_here,
     )
     for recorder in tuple(_recorders):
         recorder.record(event)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from syncfree._runtime import DriverCall, symbols
 from syncfree.detector.findings import Event, Frame, Verdict
+from syncfree.detector.operators import forward_line, operator_stack
 from syncfree.detector.stack import clean
 from syncfree.detector.tier3.copies import Copy
 
@@ -54,7 +55,7 @@ class Judge:
         self._waiting_size = waiting_size
         self._stacks: dict[int, tuple[Frame, ...]] = {}
         self._libraries: dict[int, str] = {}
-        self._seen: set[tuple[int, str]] = set()
+        self._seen: set[object] = set()
 
     def event(
         self, call: DriverCall, copy: Copy | None, below: tuple[Frame, ...] = ()
@@ -85,6 +86,8 @@ class Judge:
             direction=copy.direction if copy is not None and is_copy else None,
             bytes=call.bytes if is_copy and call.bytes else None,
             host_memory=host if is_copy else None,
+            op_stack=operator_stack(call.operators),
+            forward=forward_line(call.forward, call.is_backward),
             library=self._cause(call) or None,
             one_time=self._is_first(call, api),
             outlasted_gpu=call.outlasted_gpu,
@@ -135,9 +138,10 @@ class Judge:
         return self._stacks[call.place] + below
 
     def _is_first(self, call: DriverCall, api: str) -> bool:
-        if call.kind not in _ONE_TIME or (call.place, api) in self._seen:
+        line = call.thread, call.frames, api
+        if call.kind not in _ONE_TIME or line in self._seen:
             return False
-        self._seen.add((call.place, api))
+        self._seen.add(line)
         return True
 
     def _cause(self, call: DriverCall) -> str:

@@ -1,0 +1,49 @@
+// Has torch tell the runtime which operators run: a listener's functions as callbacks of
+// at::RecordFunction.
+//
+// at::RecordFunction is C++, which torch keeps compatible within one minor version at most, and the
+// stable ABI has nothing in its place. So this library is apart from all others, serves the torch
+// it was built against, bears that version in its name, and holds nothing but the translation.
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+
+#include <atomic>
+
+#include "runtime/op_listener.h"
+
+namespace {
+
+using syncfree::runtime::OpListener;
+
+std::atomic<const OpListener*> listener = nullptr;
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+
+std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& op) {
+  if (op.isAsync()) return nullptr;  // ends when another thread says so
+  const bool is_node = op.scope() == at::RecordScope::BACKWARD_FUNCTION;
+  listener.load()->begin(&op, op.name(), is_node, op.seqNr(), op.forwardThreadId());
+  return nullptr;
+}
+
+void end(const at::RecordFunction& op, at::ObserverContext*) {
+  listener.load()->end(&op, op.threadId(), at::sequence_number::peek());
+}
+
+}  // namespace
+
+#define SYNCFREE_EXPORT extern "C" __attribute__((visibility("default")))
+
+// Not from two threads at once. Other threads may run operators meanwhile: torch guards its list of
+// callbacks with a lock and a version, since its own profiler can be switched on from outside.
+SYNCFREE_EXPORT void syncfree_record_start(const OpListener* to) {
+  listener.store(to);
+  handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(begin, end)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+// Operators that run at this moment still tell of their end.
+SYNCFREE_EXPORT void syncfree_record_stop() {
+  at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+}
