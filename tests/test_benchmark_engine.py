@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from syncfree.benchmarking.engine import BURST, PLAIN_SAMPLES, Plan, run
-from syncfree.benchmarking.samples import Loop, Reading, Sample
+from syncfree.benchmarking.samples import Loop, Sample
+from syncfree.timing.nvml import Reading
 
 
 class Clock:

@@ -13,7 +13,7 @@ from syncfree.benchmarking.backend import Work
 from syncfree.benchmarking.cuda import CudaBackend
 from syncfree.benchmarking.gap_verdict import GapPoint, judge_gaps
 from syncfree.benchmarking.gaps import IdleGap, sweep
-from syncfree.benchmarking.samples import Reading
+from syncfree.timing.nvml import Reading
 
 GAPS = (0.0, 0.01, 1.0)
 

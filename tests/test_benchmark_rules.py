@@ -16,7 +16,8 @@ from syncfree.benchmarking.rules import (
     is_settled,
     sift,
 )
-from syncfree.benchmarking.samples import Reading, Sample, reasons_in_words
+from syncfree.benchmarking.samples import Sample
+from syncfree.timing.nvml import Reading, reasons_in_words
 
 
 def samples(times, **fields) -> list[Sample]:

@@ -34,10 +34,10 @@ from syncfree.cli.compare import pipeline
 
 load = pipeline.load_pair
 
-def slow(pair, options, *, pinned):
+def slow(pair, options, buffers):
     print("decoding", flush=True)
     time.sleep(0.3)
-    return load(pair, options, pinned=pinned)
+    return load(pair, options, buffers)
 
 pipeline.load_pair = slow
 sys.exit(main(["compare", *sys.argv[1:], "--device", "cpu", "--workers", "2"]))

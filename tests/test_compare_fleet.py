@@ -31,7 +31,7 @@ from syncfree.cli.compare import pipeline
 load, loaded = pipeline.load_pair, []
 trouble = dict(each.split("=") for each in os.environ["TROUBLE"].split(","))
 
-def troubled(pair, options, *, pinned):
+def troubled(pair, options, buffers):
     loaded.append(pair)
     how = trouble.get(os.environ.get("RANK"))
     if len(loaded) > {"killed": 4, "killed late": 14}.get(how, 1000):
@@ -43,7 +43,7 @@ def troubled(pair, options, *, pinned):
     if how == "slow":
         print("loading", flush=True)
     time.sleep(0.3 if how == "slow" else 0.05)
-    return load(pair, options, pinned=pinned)
+    return load(pair, options, buffers)
 
 pipeline.load_pair = troubled
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import torch
 
 from comparing import Folders, distorted, picture
 from syncfree.cli.compare import pipeline
+from syncfree.cli.compare.buffers import BufferPool
 from syncfree.cli.compare.options import CompareOptions, UsageError
 from syncfree.cli.compare.pairs import find_pairs
 
@@ -92,10 +93,10 @@ def test_an_unexpected_error_in_a_thread_is_reported(folders, monkeypatch):
     folders.add("bad.png", picture(0), picture(0))
     load = pipeline.load_pair
 
-    def fail(pair, options, *, pinned):
+    def fail(pair, options, buffers):
         if pair.name == "bad.png":
             raise ZeroDivisionError("a defect")
-        return load(pair, options, pinned=pinned)
+        return load(pair, options, buffers)
 
     monkeypatch.setattr(pipeline, "load_pair", fail)
     status, report = folders.compare()
@@ -191,7 +192,7 @@ def test_batches_are_full_unless_too_much_waits(folders, monkeypatch, grouped, s
         a = picture(index, *((20, 24), (24, 20))[index % 2])
         folders.add(f"{index:02}.png", a, a)
     pairs = find_pairs(folders.ref, folders.test).pairs
-    loaded = [pipeline.load_pair(pair, options, pinned=False) for pair in pairs]
+    loaded = [pipeline.load_pair(pair, options, BufferPool(pinned=False)) for pair in pairs]
     monkeypatch.setattr(pipeline, "_GROUPED_BYTES", grouped * loaded[0].bytes)
     batches = list(pipeline._batches(loaded, options))
     assert [len(batch) for batch in batches] == sizes

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from syncfree._checks import check_errors
     from syncfree._deferred import deferred
     from syncfree._info import info
+    from syncfree._on_side_stream import on_side_stream
     from syncfree._patch import patch_torchmetrics
     from syncfree.benchmarking import benchmark
     from syncfree.classification import (
@@ -70,6 +71,7 @@ _NAMES = {
     "detect_syncs": "syncfree.detector",
     "info": "syncfree._info",
     "no_sync": "syncfree.detector",
+    "on_side_stream": "syncfree._on_side_stream",
     "patch_torchmetrics": "syncfree._patch",
     "timed": "syncfree.timing",
 }
@@ -99,6 +101,7 @@ __all__ = [
     "info",
     "losses",
     "no_sync",
+    "on_side_stream",
     "patch_torchmetrics",
     "timed",
     "timing",

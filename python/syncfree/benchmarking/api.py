@@ -11,11 +11,11 @@ import torch
 from syncfree.benchmarking.backend import L2, Backend, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import GAP_OF_MODE, Plan, run
-from syncfree.benchmarking.nvml import Monitor
 from syncfree.benchmarking.peaks import arithmetic_rate, read_bandwidth
 from syncfree.benchmarking.result import Comparison, Result, result_of
 from syncfree.benchmarking.rules import Mode
 from syncfree.benchmarking.verdict import time_text
+from syncfree.timing.nvml import Monitor
 
 EMPTY = 1.2  # times an empty call
 

@@ -13,6 +13,7 @@ from syncfree.benchmarking.backend import Backend
 from syncfree.benchmarking.cpu import CpuBackend
 from syncfree.benchmarking.cuda import CudaBackend
 from syncfree.errors import BenchmarkError
+from syncfree.timing.nvml import gpu_uuid
 
 
 def device_of(device: str | torch.device | None, arguments: Iterable[Any]) -> torch.device:
@@ -79,7 +80,4 @@ def current(device: torch.device) -> Iterator[None]:
 
 def uuid_of(device: torch.device) -> str | None:
     """The GPU's UUID as NVML writes it; None for the CPU."""
-    if device.type == "cpu":
-        return None
-    uuid = str(torch.cuda.get_device_properties(device).uuid)
-    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    return None if device.type == "cpu" else gpu_uuid(device)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from syncfree.benchmarking.backend import Clock, Probe
 from syncfree.benchmarking.rules import Mode, Sifted, drift, is_precise, is_settled, sift
-from syncfree.benchmarking.samples import Loop, Reading, Sample
+from syncfree.benchmarking.samples import Loop, Sample
+from syncfree.timing.nvml import Reading
 
 BURST = 8  # samples between two pauses
 PLAIN_SAMPLES = 11

@@ -14,10 +14,10 @@ from syncfree.benchmarking.backend import Backend, Probe, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import Plan, Run, warm_up
 from syncfree.benchmarking.gap_verdict import GapPoint, GapVerdict, judge_gaps
-from syncfree.benchmarking.nvml import Monitor
-from syncfree.benchmarking.samples import Reading, Sample
+from syncfree.benchmarking.samples import Sample
 from syncfree.benchmarking.verdict import time_text
 from syncfree.errors import MissingExtraError
+from syncfree.timing.nvml import Monitor, Reading
 from syncfree.timing.statistics import mad, median
 
 if TYPE_CHECKING:

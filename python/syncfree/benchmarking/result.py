@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from syncfree.benchmarking.backend import L2
 from syncfree.benchmarking.engine import Run
 from syncfree.benchmarking.rules import Mode, interval_of
-from syncfree.benchmarking.samples import reasons_in_words
 from syncfree.benchmarking.verdict import Verdict, judge
 from syncfree.errors import MissingExtraError
+from syncfree.timing.nvml import reasons_in_words
 from syncfree.timing.statistics import mad, median, quantile
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from syncfree.benchmarking.samples import FAULTS, Sample, reasons_in_words
+from syncfree.benchmarking.samples import Sample
+from syncfree.timing.nvml import FAULTS, reasons_in_words
 from syncfree.timing.statistics import mad, median, median_interval
 
 Mode = Literal["steady", "burst", "idle_gap"]

@@ -120,7 +120,17 @@ def _compare(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw what the processes did (extra: plot)."),
+        typer.Option(metavar="FILE", help="Draw the profile, or the processes (extra: plot)."),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show what limits the run: time of each stage.")
+    ] = False,
+    streams: Annotated[int, typer.Option(help="CUDA streams that batches take in turn.")] = 3,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the samples: float32, float16, bfloat16 or uint8; default: lossless."
+        ),
     ] = None,
 ) -> None:
     """Compare the pictures of two folders, or two files: PSNR, SSIM and mean absolute error.
@@ -152,6 +162,9 @@ def _compare(
         resume=resume,
         scaling=scaling,
         plot=plot,
+        profile=profile,
+        streams=streams,
+        dtype=dtype,
     )
     raise typer.Exit(compare(request))
 

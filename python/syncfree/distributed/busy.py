@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ class Intervals:
         self._pieces.append((begin, end))
         if len(self._pieces) >= _COMPACT_AT:
             # They come nearly in order, so the older half meets no later one.
-            merged = self._merged()
+            merged = merge(self._pieces)
             half = len(merged) // 2
             self._closed += sum(end - begin for begin, end in merged[:half])
             self._pieces = merged[half:]
@@ -46,16 +46,24 @@ class Intervals:
     @property
     def union(self) -> float:
         """Seconds covered by at least one interval."""
-        return self._closed + sum(end - begin for begin, end in self._merged())
+        return self._closed + sum(end - begin for begin, end in merge(self._pieces))
 
-    def _merged(self) -> list[tuple[float, float]]:
-        merged: list[tuple[float, float]] = []
-        for begin, end in sorted(self._pieces):
-            if merged and begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((begin, end))
-        return merged
+
+def merge(pieces: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The union of intervals as intervals that do not meet, in order.
+
+    Example:
+        >>> from syncfree.distributed.busy import merge
+        >>> merge([(3, 5), (0, 1), (4, 6)])
+        [(0, 1), (3, 6)]
+    """
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted(pieces):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 @dataclass

@@ -52,7 +52,7 @@ def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> d
         details = {
             key: value
             for key, value in each.as_dict().items()
-            if value is not None and key not in _SHOWN_APART
+            if value not in (None, []) and key not in _SHOWN_APART
         }
         if not each.host_clock:
             row = each.device, streams[each.device, each.stream]

@@ -24,8 +24,13 @@ def time_metric(metric: Timed, timer: EventTimer, name: str | None = None) -> Ti
     The members of a collection are timed too, under the collection's name and their own. A metric
     that is timed already goes on with the new timer.
     """
-    cls = _untimed(type(metric))
+    cls = untimed(type(metric))
     label = name or cls.__name__
+    if "_syncfree_side" in metric.__dict__:
+        raise TypeError(
+            f"{cls.__name__} is updated on a side stream, which a region around its calls would "
+            "not see: time it first, syncfree.on_side_stream(timer.wrap(metric))"
+        )
     metric.__dict__[_PLACE] = timer, label
     if isinstance(metric, MetricCollection):
         for key, member in metric.items(keep_base=True, copy_state=False):
@@ -41,7 +46,8 @@ def time_metric(metric: Timed, timer: EventTimer, name: str | None = None) -> Ti
     return metric
 
 
-def _untimed(cls: type) -> type:
+def untimed(cls: type) -> type:
+    """The class of which `time_metric` made one, or the class itself."""
     return cls.__mro__[1] if cls in _classes.values() else cls
 
 

@@ -35,6 +35,10 @@ class Sample:
         host_start_us: When the host began.
         host_gap_us: Host time since the region before it on the thread, with the same parent.
         mhz: Effective clock of the SM that took the stamps; only of stamped regions from 50 us on.
+        nvml_mhz: Clock of the SMs that NVML told nearest in time; of timers with ``nvml=True``.
+        watts: Power draw, likewise.
+        celsius: Temperature of the chip, likewise.
+        throttle: What held the clock down, in words, likewise; empty for nothing.
         bytes: How much was moved, as the region said.
         first: It is the first one of its name.
         captured: It is a replay of a CUDA graph, for which the host has no times.
@@ -66,10 +70,15 @@ class Sample:
     host_clock: bool = False
     queued: bool | None = None
     flags: tuple[str, ...] = ()
+    nvml_mhz: float | None = None
+    watts: float | None = None
+    celsius: float | None = None
+    throttle: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain values, as JSON has them."""
-        return {**asdict(self), "flags": list(self.flags)}
+        throttle = None if self.throttle is None else list(self.throttle)
+        return {**asdict(self), "flags": list(self.flags), "throttle": throttle}
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,7 @@ class Recording:
             captured, or in a forked child.
         lost: Regions whose events failed, or that were never ended.
         problem: Of the last one lost, in the driver's words.
+        remarks: What else a reader has to know, as sentences.
     """
 
     histories: tuple[History, ...]
@@ -133,6 +143,7 @@ class Recording:
     skipped: int = 0
     lost: int = 0
     problem: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -145,7 +156,7 @@ class Recording:
             (self.lost, f"were lost: {self.problem}"),
         )
         lines += [f"{count} regions {what}." for count, what in counts if count]
-        return lines
+        return [*lines, *self.remarks]
 
 
 def from_runtime(histories: list[tuple[Any, ...]]) -> tuple[History, ...]:

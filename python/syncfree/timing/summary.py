@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,10 @@ class RegionSummary:
         gb_per_second: Median rate, where the bytes are known.
         flags: How many of the kept samples have each flag.
         verdict: What it means, in words.
+        nvml_mhz: Median clock of the SMs as NVML tells it; None if it was not asked.
+        watts: Median power draw, likewise.
+        celsius: Median temperature of the chip, likewise.
+        throttle: Beside how many of the kept samples each reason held the clock down, likewise.
     """
 
     name: str
@@ -68,6 +73,10 @@ class RegionSummary:
     gb_per_second: float | None
     flags: dict[str, int]
     verdict: str
+    nvml_mhz: float | None = None
+    watts: float | None = None
+    celsius: float | None = None
+    throttle: dict[str, int] | None = None
 
 
 class Summary:
@@ -255,4 +264,13 @@ def _summarize(history: History, outermost: float, inside: dict[int, float]) -> 
         gb_per_second=median(rates) if rates else None,
         flags=dict(Counter(name for each in samples for name in each.flags)),
         verdict=verdicts.verdict(samples),
+        nvml_mhz=_median([each.nvml_mhz for each in samples]),
+        watts=_median([each.watts for each in samples]),
+        celsius=_median([each.celsius for each in samples]),
+        throttle=_counted_reasons(samples),
     )
+
+
+def _counted_reasons(samples: Sequence[Sample]) -> dict[str, int] | None:
+    told = [each.throttle for each in samples if each.throttle is not None]
+    return dict(Counter(name for names in told for name in names)) if told else None

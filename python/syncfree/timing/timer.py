@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,8 @@ import torch
 
 from syncfree import _runtime
 from syncfree.errors import DeviceError
+from syncfree.timing.companion import Companion
+from syncfree.timing.nvml import gpu_uuid
 from syncfree.timing.samples import Kind, Recording, Sample, from_runtime
 from syncfree.timing.summary import Summary
 
@@ -45,6 +48,9 @@ class EventTimer(_runtime.RegionTimer):
         stamp_every: One region of a name in so many is stamped with the GPU's clock by two kernels
             of one thread, which costs it their launches; 0 for none.
         nvtx: Whether regions are NVTX ranges too, for Nsight; has no effect without a GPU.
+        nvml: Whether clock, power, temperature and throttle reasons stand beside the samples. A
+            thread asks NVML for those of one GPU, ten times a second, until the timer is collected:
+            of the device, or without one of that which is current now. It changes no setting.
 
     Attributes:
         clock: What the times are of: ``"CUDA events"``, or the host's clock and why.
@@ -53,6 +59,7 @@ class EventTimer(_runtime.RegionTimer):
         DeviceError: The device is no GPU of this machine.
         TypeError: The device is none at all.
         ValueError: A number is out of range.
+        MissingExtraError: ``nvml=True``, and nvidia-ml-py is not installed.
         TimerError: The driver refused.
 
     Example:
@@ -66,6 +73,7 @@ class EventTimer(_runtime.RegionTimer):
     """
 
     clock: str
+    _companion: Companion | None
 
     def __new__(  # noqa: D102
         cls,
@@ -75,6 +83,7 @@ class EventTimer(_runtime.RegionTimer):
         history: int = 1024,
         stamp_every: int = 64,
         nvtx: bool = False,
+        nvml: bool = False,
     ) -> EventTimer:
         index, clock = _choose(device)
         functions: tuple[Callable[..., int] | None, ...] = (None, None)
@@ -97,8 +106,12 @@ class EventTimer(_runtime.RegionTimer):
             pop_range=ranges[1],
         )
         self.clock = clock
+        first, uuid = -1, None
         if clock == CUDA_CLOCK:
-            self.prepare(torch.cuda.current_device() if index is None else index)
+            first = torch.cuda.current_device() if index is None else index
+            uuid = gpu_uuid(first) if nvml else None
+            self.prepare(first)
+        self._companion = Companion(self, first, uuid) if nvml else None
         return self
 
     def start(
@@ -127,7 +140,11 @@ class EventTimer(_runtime.RegionTimer):
     def recording(self) -> Recording:
         """All samples that are kept, with exact totals and counts. Never waits."""
         self.poll()
-        return Recording(from_runtime(self.histories()), clock=self.clock, **self.counts())
+        recording = Recording(from_runtime(self.histories()), clock=self.clock, **self.counts())
+        if self._companion is None:
+            return recording
+        histories = self._companion.attach(recording.histories)
+        return replace(recording, histories=histories, remarks=self._companion.notes)
 
     def samples(self) -> list[Sample]:
         """All samples that are kept, in the order in which the GPU began them. Never waits."""

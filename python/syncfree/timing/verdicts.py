@@ -6,6 +6,7 @@ short of clock, or simply work.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -124,7 +125,7 @@ def verdict(samples: Sequence[Sample]) -> str:
     if not samples:
         raise ValueError("a verdict needs at least one sample, but there is none")
     only = " (of the first run alone)" if all(each.first for each in samples) else ""
-    return f"{_time(samples)}{_clock(samples)}{_spread(samples)}{only}"
+    return f"{_time(samples)}{_clock(samples)}{_held_down(samples)}{_spread(samples)}{only}"
 
 
 def _time(samples: Sequence[Sample]) -> str:
@@ -170,6 +171,14 @@ def _clock(samples: Sequence[Sample]) -> str:
     if _share(stamped, "ramp") > OFTEN:
         return f"; the clock ramps: {clock:.0f} MHz after gaps, though the GPU has run faster"
     return ""
+
+
+def _held_down(samples: Sequence[Sample]) -> str:
+    """What NVML says held the clock down beside most of the samples that it was asked of."""
+    told = [each.throttle for each in samples if each.throttle is not None]
+    counts = Counter(name for names in told for name in names)
+    reasons = [name for name, count in counts.items() if count > OFTEN * len(told)]
+    return f"; the clock is held down by {' and '.join(reasons)}" if reasons else ""
 
 
 def _spread(samples: Sequence[Sample]) -> str:

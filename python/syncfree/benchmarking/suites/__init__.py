@@ -16,8 +16,11 @@ SUITES: dict[str, str] = {
     "layouts": "syncfree.benchmarking.suites.layouts:makers",
     "scaling": "syncfree.benchmarking.suites.scaling:makers",
     "timer": "syncfree.benchmarking.suites.timer:makers",
+    "restoration": "syncfree.benchmarking.suites.restoration:makers",
     "classes": "syncfree.benchmarking.suites.classes:makers",
 }
+OF_CLASSES = ("restoration", "classes")
+"""Need TorchMetrics, whose classes our metric classes are."""
 
 
 def makers(suite: str, device: str) -> Makers:
@@ -37,4 +40,4 @@ def makers(suite: str, device: str) -> Makers:
     return find(device)
 
 
-__all__ = ["SUITES", "Makers", "Workload", "makers"]
+__all__ = ["OF_CLASSES", "SUITES", "Makers", "Workload", "makers"]

@@ -20,8 +20,8 @@ def _bench(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="psnr, ssim, ms-ssim, accuracy, layouts, scaling, timer or classes; may be "
-            "repeated; all of them"
+            help="psnr, ssim, ms-ssim, accuracy, layouts, scaling, timer, restoration or classes; "
+            "may be repeated; all of them"
         ),
     ] = None,
     peers: Annotated[

@@ -117,15 +117,16 @@ def _bench(options: SuiteOptions, console: Console) -> int:
 
 
 def _all_suites() -> tuple[str, ...]:
-    from syncfree.benchmarking.suites import SUITES
+    from syncfree.benchmarking.suites import OF_CLASSES, SUITES
     from syncfree.benchmarking.suites.peers import is_there
 
     if is_there("torchmetrics"):
         return tuple(SUITES)
     make_console(stderr=True).print(
-        "without the suite classes: our metric classes need torchmetrics, which is not installed"
+        f"without the suites {' and '.join(OF_CLASSES)}: our metric classes need torchmetrics, "
+        "which is not installed"
     )
-    return tuple(each for each in SUITES if each != "classes")
+    return tuple(each for each in SUITES if each not in OF_CLASSES)
 
 
 def _idle_gap(options: GapOptions, console: Console) -> int:

@@ -24,6 +24,7 @@ from syncfree.cli.compare.options import (
     available_cores,
 )
 from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
+from syncfree.cli.compare.profile_text import print_profile
 from syncfree.cli.compare.report import Comparison, write_csv, write_json
 from syncfree.cli.compare.tables import (
     make_console,
@@ -63,6 +64,9 @@ class CompareRequest:
     resume: Path | None = None
     scaling: str | None = None
     plot: Path | None = None
+    profile: bool = False
+    streams: int = 3
+    dtype: str | None = None
 
 
 def compare(request: CompareRequest) -> int:
@@ -100,6 +104,8 @@ def compare(request: CompareRequest) -> int:
         print_fleet(console, comparison.fleet)
     if comparison.scaling:
         print_scaling(console, comparison.scaling)
+    if comparison.profile is not None:
+        print_profile(console, comparison.profile)
     print_problems(notes, comparison.problems, comparison.ignored)
     failed = not all(saved) or (comparison.problems and not request.ignore_errors)
     return PROBLEMS if failed else CLEAN
@@ -108,6 +114,11 @@ def compare(request: CompareRequest) -> int:
 def _run(request: CompareRequest) -> Comparison | None:
     """The comparison, or `None` in a process that only took part in it."""
     joined = started_by_torchrun()
+    if request.profile and (joined or request.gpus is not None):
+        raise UsageError(
+            "--profile is of one process: leave --gpus and torchrun out; what several processes "
+            "did with their time is in their table anyway"
+        )
     if joined and (request.gpus is not None or request.scaling is not None):
         raise UsageError("--gpus and --scaling start processes; torchrun has started them already")
     if not joined and request.gpus is None:
@@ -118,11 +129,15 @@ def _run(request: CompareRequest) -> Comparison | None:
 def _run_alone(request: CompareRequest) -> Comparison:
     from syncfree.cli.compare.alone import compare_alone
 
-    for name in ("schedule", "timeout", "resume", "scaling", "plot"):
+    for name in ("schedule", "timeout", "resume", "scaling"):
         if getattr(request, name) is not None:
             raise UsageError(f"--{name} is for several processes: add --gpus all, N or cpu:N")
+    if request.plot is not None and not request.profile:
+        raise UsageError("--plot draws a profile or what processes did: add --profile or --gpus")
     options = _options(request, available_cores())
-    return compare_alone(request.reference, request.test, _pairs(request), options)
+    return compare_alone(
+        request.reference, request.test, _pairs(request), options, profile=request.profile
+    )
 
 
 def _run_launched(request: CompareRequest) -> Comparison:
@@ -166,6 +181,8 @@ def _options(request: CompareRequest, workers: int) -> CompareOptions:
         background=request.background,
         workers=workers if request.workers is None else request.workers,
         maps=request.maps,
+        dtype=request.dtype,
+        streams=request.streams,
     )
 
 

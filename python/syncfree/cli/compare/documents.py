@@ -62,6 +62,7 @@ def journal_heading(reference: Path, test: Path, options: CompareOptions) -> dic
         "crop_border": options.crop_border,
         "y_channel": options.y_channel,
         "background": options.background,
+        "dtype": options.dtype,
         "maps": None if options.maps is None else str(options.maps.absolute()),
     }
 

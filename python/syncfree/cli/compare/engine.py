@@ -1,7 +1,8 @@
-"""Where batches are measured: on the CPU at once, on a GPU through two streams."""
+"""Where batches are measured: on the CPU at once, on a GPU through streams taken in turn."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,11 +10,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from syncfree.cli.compare.buffers import BufferPool, Lease, Reuse, Scratch
 from syncfree.cli.compare.images import PicturePair
 from syncfree.cli.compare.measure import measure
 from syncfree.cli.compare.options import CompareOptions, UsageError
+from syncfree.cli.compare.stages import COMPUTE, ENQUEUE, READ_BACK, UPLOAD, Stages
 from syncfree.distributed.busy import Busy, EventClock, Span
-from syncfree.distributed.flight import BATCHES_IN_FLIGHT, free_bytes
+from syncfree.distributed.flight import free_bytes
 
 # Bytes on the GPU per byte of samples: the samples, and float32 copies for luma and maps.
 _PLAIN_BYTES, _CONVERTED_BYTES = 2, 12
@@ -23,7 +26,8 @@ _PLAIN_BYTES, _CONVERTED_BYTES = 2, 12
 class Submitted:
     """A batch under way; `values` and `maps` are on the host and valid once `wait` has returned.
 
-    `values` has one row per metric in `METRICS`; `maps` is None unless maps were asked for.
+    `values` has one row per metric in `METRICS`; `maps` is None unless maps were asked for. Both
+    are in memory that `release` gives to later batches.
     """
 
     pictures: Sequence[PicturePair]
@@ -31,25 +35,37 @@ class Submitted:
     maps: Tensor | None
     done: torch.cuda.Event | None = None
     landed: Callable[[], None] = lambda: None
+    memory: tuple[Lease, ...] = ()
 
     def wait(self) -> None:
-        """Wait for this batch alone, and count the time that it took."""
+        """Wait for this batch alone, count its time, and give the memory of its pictures back."""
         if self.done is not None:
             self.done.synchronize()
         self.landed()
+        for picture in self.pictures:
+            picture.memory.release()
+
+    def release(self) -> None:
+        """Give the memory of the results back, once they have been read."""
+        for lease in self.memory:
+            lease.release()
 
 
 class Engine(Protocol):
     """Measures batches on one device.
 
-    `busy` counts the time that it took; `batch_bytes` bounds the samples of one batch, where the
-    device's memory does.
+    `busy` counts the time that it took, `stages` that of each stage if they are timed;
+    `batch_bytes` bounds the samples of one batch, where the device's memory does. Pictures lie in
+    `buffers`; `scratch` says how other memory was used again. `streams` is 0 without a GPU.
     """
 
     device: torch.device
     name: str
-    pinned: bool
+    buffers: BufferPool
+    scratch: Reuse
+    streams: int
     busy: Busy
+    stages: Stages
     batch_bytes: int | None
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
@@ -94,72 +110,107 @@ class CpuEngine:
 
     device = torch.device("cpu")
     name = "CPU"
-    pinned = False
+    streams = 0
     batch_bytes: int | None = None
 
     def __init__(self, options: CompareOptions) -> None:
+        self.buffers = BufferPool(pinned=False)
+        self.scratch = Reuse("memory of batches")
         self.busy = Busy()
+        self.stages = Stages()
         self._options = options
+        self._samples = Scratch(self.device, self.scratch)
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
         """Measure a batch."""
-        with self.busy.on_host():
-            reference = torch.stack([picture.reference for picture in pictures])
-            test = torch.stack([picture.test for picture in pictures])
-            found = measure(reference, test, pictures[0].layout, self._options)
-        return Submitted(pictures, *found)
+        with self.busy.on_host(), self.stages.on_device(COMPUTE):
+            samples = self._samples.view(_shape(pictures), pictures[0].reference.dtype)
+            _gather(samples, pictures)
+            found = measure(samples[0], samples[1], pictures[0].layout, self._options)
+        return Submitted(pictures, *found, landed=self.stages.landed)
 
 
 class CudaEngine:
-    """Copies on one stream and measures on another, so that both go on at once."""
+    """Uploads, measures and reads back on one stream per batch.
 
-    pinned = True
+    Batches take the streams in turn, so that one is copied while another is measured.
+    """
 
     def __init__(self, device: torch.device, options: CompareOptions) -> None:
         self.device = device
         self.name = torch.cuda.get_device_name(device)
+        self.streams = options.streams
         self._options = options
+        self.scratch = Reuse("device memory of batches")
         # Created before any decoding thread pins memory: pinning needs a context, and would
         # otherwise open one on GPU 0 whatever the device.
-        self._upload = torch.cuda.Stream(device)
-        self._compute = torch.cuda.Stream(device)
+        self._lanes = deque(_Lane(device, self.scratch) for _ in range(options.streams))
+        self.buffers = BufferPool(pinned=True)
         self.busy = Busy()
-        self._clock = EventClock(self._compute, self.busy)
+        self.stages = Stages()
+        self._clock = EventClock(self._lanes[0].stream, self.busy)
         converts = options.y_channel or options.maps is not None
         per_byte = _CONVERTED_BYTES if converts else _PLAIN_BYTES
-        # One more batch than wait is being submitted; half of the memory is left to others.
+        # Half of the memory is left to others.
         free = free_bytes(device) or 0
-        self.batch_bytes: int | None = free // (2 * (BATCHES_IN_FLIGHT + 1) * per_byte)
+        self.batch_bytes: int | None = free // (2 * options.streams * per_byte)
 
     def submit(self, pictures: Sequence[PicturePair]) -> Submitted:
         """Queue a batch: upload, measure and read back, in stream order."""
-        first = pictures[0].reference
-        with torch.cuda.device(self.device):
-            with torch.cuda.stream(self._upload):
-                upload = Span(self._upload)
-                shape = (2, len(pictures), *first.shape)
-                samples = torch.empty(shape, dtype=first.dtype, device=self.device)
-                for slot, picture in enumerate(pictures):
-                    samples[0, slot].copy_(picture.reference, non_blocking=True)
-                    samples[1, slot].copy_(picture.test, non_blocking=True)
-                upload.close()
-            self._compute.wait_stream(self._upload)
-            with torch.cuda.stream(self._compute):
-                compute = Span(self._compute)
-                # The allocator must not hand this memory to the next upload while it is read here.
-                samples.record_stream(self._compute)
-                values, maps = measure(samples[0], samples[1], pictures[0].layout, self._options)
-                values_host = _read_back(values)
-                maps_host = None if maps is None else _read_back(maps)
-                compute.close()
+        lane = self._lanes[0]
+        self._lanes.rotate(-1)
+        try:
+            with (
+                self.stages.on_host(ENQUEUE),
+                torch.cuda.device(self.device),
+                torch.cuda.stream(lane.stream),
+            ):
+                return self._queue(lane, pictures)
+        except torch.OutOfMemoryError:
+            for each in self._lanes:
+                each.samples.drop()
+            raise
+
+    def _queue(self, lane: _Lane, pictures: Sequence[PicturePair]) -> Submitted:
+        upload = Span(lane.stream)
+        with self.stages.on_device(UPLOAD, "h2d", sum(each.bytes for each in pictures)):
+            samples = lane.samples.view(_shape(pictures), pictures[0].reference.dtype)
+            _gather(samples, pictures)
+        upload.close()
+        work = Span(lane.stream)
+        with self.stages.on_device(COMPUTE):
+            found = measure(samples[0], samples[1], pictures[0].layout, self._options)
+        results = [each for each in found if each is not None]
+        leases = [self.buffers.take(each.nbytes) for each in results]
+        with self.stages.on_device(READ_BACK, "d2h", sum(each.nbytes for each in results)):
+            hosts = [
+                lease.view(each.shape, each.dtype).copy_(each, non_blocking=True)
+                for each, lease in zip(results, leases, strict=True)
+            ]
+        work.close()
 
         def landed() -> None:
             self._clock.add(upload, transfer=True)
-            self._clock.add(compute)
+            self._clock.add(work)
+            self.stages.landed()
 
-        return Submitted(pictures, values_host, maps_host, compute.end, landed)
+        maps = hosts[1] if len(hosts) > 1 else None
+        return Submitted(pictures, hosts[0], maps, work.end, landed, tuple(leases))
 
 
-def _read_back(values: Tensor) -> Tensor:
-    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-    return host.copy_(values, non_blocking=True)
+class _Lane:
+    """A stream, and the memory that its batches overwrite one after the other."""
+
+    def __init__(self, device: torch.device, reuse: Reuse) -> None:
+        self.stream = torch.cuda.Stream(device)
+        self.samples = Scratch(device, reuse)
+
+
+def _shape(pictures: Sequence[PicturePair]) -> tuple[int, ...]:
+    return (2, len(pictures), *pictures[0].reference.shape)
+
+
+def _gather(samples: Tensor, pictures: Sequence[PicturePair]) -> None:
+    for slot, picture in enumerate(pictures):
+        samples[0, slot].copy_(picture.reference, non_blocking=True)
+        samples[1, slot].copy_(picture.test, non_blocking=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from syncfree.cli.compare.buffers import BufferPool, Lease
 from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import PictureError, Problem, refused
@@ -34,12 +37,13 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class PicturePair:
-    """Two decoded pictures as height x width x channels tensors (uint8, or float32 for 16 bits)."""
+    """Two decoded pictures as height x width x channels tensors, in memory that is leased."""
 
     pair: Pair
     layout: Layout
     reference: Tensor
     test: Tensor
+    memory: Lease
 
     @property
     def bytes(self) -> int:
@@ -47,13 +51,13 @@ class PicturePair:
         return self.reference.nbytes + self.test.nbytes
 
 
-def load_pair(pair: Pair, options: CompareOptions, *, pinned: bool) -> PicturePair:
+def load_pair(pair: Pair, options: CompareOptions, buffers: BufferPool) -> PicturePair:
     """Decode both pictures of a pair and bring them to one shape.
 
     Args:
         pair: the two files.
-        options: crop, luma, background and metrics decide what is refused and what is cut.
-        pinned: put the samples into page-locked memory, from which a GPU copies without a wait.
+        options: crop, luma, background, dtype and metrics decide what is refused and what is cut.
+        buffers: gives the memory for the samples.
 
     Raises:
         PictureError: the pictures cannot be read, or comparing them would be wrong.
@@ -74,7 +78,17 @@ def load_pair(pair: Pair, options: CompareOptions, *, pinned: bool) -> PicturePa
     color = "gray" if deep[0] or reference.mode == "L" else "y" if options.y_channel else "rgb"
     width, height = reference.size
     layout = Layout(height, width, color, 65535.0 if deep[0] else 255.0)
-    return PicturePair(pair, layout, _samples(reference, pinned), _samples(test, pinned))
+    dtype = _dtype(options, files, deep=deep[0])
+    shape = (2, height, width, len(reference.getbands()))
+    memory = buffers.take(math.prod(shape) * dtype.itemsize)
+    try:
+        samples = memory.view(shape, dtype)
+        for place, image in zip(samples, (reference, test), strict=True):
+            _fill(place, image)
+    except BaseException:
+        memory.release()
+        raise
+    return PicturePair(pair, layout, samples[0], samples[1], memory)
 
 
 def _read_both(files: tuple[Path, Path], background: str | None) -> list[Image.Image]:
@@ -180,10 +194,19 @@ def _crop(image: Image.Image, options: CompareOptions, files: tuple[Path, Path])
     return image.crop((border, border, border + width, border + height)) if border else image
 
 
-def _samples(image: Image.Image, pinned: bool) -> Tensor:
-    array = np.asarray(image)
-    array = array.reshape(*array.shape[:2], -1)
-    dtype = torch.float32 if array.dtype.itemsize > 1 else torch.uint8
-    samples = torch.empty(array.shape, dtype=dtype, pin_memory=pinned)
-    samples.numpy()[...] = array
-    return samples
+def _dtype(options: CompareOptions, files: tuple[Path, Path], *, deep: bool) -> torch.dtype:
+    """Of the samples; 8 bits are exact in every one that can be asked for."""
+    if options.dtype is None:
+        return torch.float32 if deep else torch.uint8
+    if deep and options.dtype in ("uint8", "float16"):
+        reason = f"16 bits per sample do not fit into {options.dtype}; leave --dtype out"
+        raise refused("unsupported", files, reason)
+    return cast(torch.dtype, getattr(torch, options.dtype))
+
+
+def _fill(place: Tensor, image: Image.Image) -> None:
+    array: npt.NDArray[np.generic] = np.asarray(image).reshape(place.shape)
+    if place.dtype == torch.bfloat16:  # which NumPy does not have
+        place.copy_(torch.from_numpy(array.astype(np.float32)))
+    else:
+        place.numpy()[...] = array

@@ -9,6 +9,7 @@ from pathlib import Path
 from syncfree.errors import SyncfreeError
 
 METRICS = ("psnr", "ssim", "mae")
+DTYPES = ("float32", "float16", "bfloat16", "uint8")
 
 
 class UsageError(SyncfreeError, ValueError):
@@ -40,9 +41,12 @@ class CompareOptions:
             knows; `None` refuses pictures with transparent pixels.
         workers: threads that decode.
         maps: folder for SSIM heat maps, or `None` for none.
+        dtype: of the samples that travel to the device and are measured there, one of `DTYPES`;
+            `None` is the smallest that holds all samples, uint8 for 8 bits and float32 for 16.
+        streams: CUDA streams that batches go to in turn; one leaves no copy beside a measurement.
 
     Raises:
-        UsageError: an unknown metric or colour, or a number out of range.
+        UsageError: an unknown metric, colour or dtype, or a number out of range.
 
     Example:
         >>> from syncfree.cli.compare.options import CompareOptions
@@ -58,6 +62,8 @@ class CompareOptions:
     background: str | None = None
     workers: int = field(default_factory=available_cores)
     maps: Path | None = None
+    dtype: str | None = None
+    streams: int = 3
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.metrics if name not in METRICS]
@@ -66,10 +72,12 @@ class CompareOptions:
                 f"metrics are some of {', '.join(METRICS)}, each once, with commas between; "
                 f"got {','.join(self.metrics)!r}"
             )
-        for name, least in (("batch", 1), ("workers", 1), ("crop_border", 0)):
+        for name, least in (("batch", 1), ("workers", 1), ("streams", 1), ("crop_border", 0)):
             value = getattr(self, name)
             if value < least:
                 raise UsageError(f"{name.replace('_', '-')} is at least {least}, got {value}")
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise UsageError(f"dtype is one of {', '.join(DTYPES)}; got {self.dtype!r}")
         if self.background is not None and not _is_opaque_color(self.background):
             raise UsageError(
                 f"background is an opaque colour such as white or #808080, got {self.background!r}"

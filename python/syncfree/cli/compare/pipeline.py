@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from syncfree.cli.compare.options import METRICS, CompareOptions
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import PictureError, Problem
 from syncfree.cli.compare.report import ImageRow
-from syncfree.distributed.flight import Flight
+from syncfree.cli.compare.stages import DECODE, MAPS, Stages
+from syncfree.distributed.flight import BATCHES_IN_FLIGHT, Flight
 
 _AHEAD_PER_WORKER = 3
 _DECODED_BYTES = 2 << 30  # decoded ahead of the batches
@@ -61,31 +63,39 @@ def compare_pairs(
         UsageError: the device does not exist.
     """
     engine = engine or make_engine(options)
+    load = partial(_load, options=options, engine=engine)
     pool = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-compare")
     try:
-        decoded = _decoded(pairs, options, engine, pool, checkpoint)
-        writes: deque[tuple[Outcome, Path, Future[None]]] = deque()
+        decoded = _decoded(pairs, options, load, pool, checkpoint)
+        writes: deque[_Write] = deque()
         batches = _batches(decoded, options, engine.batch_bytes)
         for done in _measured(batches, engine):
             if isinstance(done, Outcome):
                 yield done
             elif options.maps is None:
-                yield from _outcomes(done, options)
+                outcomes = list(_outcomes(done, options))
+                done.release()
+                yield from outcomes
             else:
-                writes.extend(_write_maps(done, options, options.maps, pool))
+                writes.extend(_write_maps(done, options, options.maps, pool, engine.stages))
                 while len(writes) > options.workers * _AHEAD_PER_WORKER:
-                    yield _finish_write(*writes.popleft())
+                    yield _finish_write(writes.popleft())
         for write in writes:
             checkpoint()
-            yield _finish_write(*write)
+            yield _finish_write(write)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _load(pair: Pair, options: CompareOptions, engine: Engine) -> PicturePair:
+    with engine.stages.on_host(DECODE):
+        return load_pair(pair, options, engine.buffers)
 
 
 def _decoded(
     pairs: Iterable[Pair],
     options: CompareOptions,
-    engine: Engine,
+    load: Callable[[Pair], PicturePair],
     pool: Executor,
     checkpoint: Callable[[], None],
 ) -> Iterator[PicturePair | Outcome]:
@@ -97,7 +107,7 @@ def _decoded(
     while True:
         checkpoint()
         for pair in islice(source, max(0, ahead - len(waiting))):
-            waiting.append((pair, pool.submit(load_pair, pair, options, pinned=engine.pinned)))
+            waiting.append((pair, pool.submit(load, pair)))
         if not waiting:
             return
         pair, future = waiting.popleft()
@@ -153,7 +163,7 @@ def _measured(
     batches: Iterable[list[PicturePair] | Outcome], engine: Engine
 ) -> Iterator[Submitted | Outcome]:
     """Batches with their results, a few behind the submission, so that the device stays busy."""
-    flight = Flight[PicturePair, Submitted](engine.submit)
+    flight = Flight[PicturePair, Submitted](engine.submit, max(BATCHES_IN_FLIGHT, engine.streams))
     for batch in batches:
         if isinstance(batch, Outcome):
             yield batch
@@ -164,6 +174,7 @@ def _measured(
                 continue
             pictures, error = done
             for picture in pictures:
+                picture.memory.release()
                 yield _failed(picture.pair, error)
     yield from flight.land_all()
 
@@ -190,24 +201,46 @@ def _outcomes(done: Submitted, options: CompareOptions) -> Iterator[Outcome]:
         yield Outcome(picture.pair, row)
 
 
+@dataclass(frozen=True)
+class _Write:
+    """A map that a thread writes; the last one of a batch gives the memory of its maps back."""
+
+    outcome: Outcome
+    path: Path
+    future: Future[None]
+    batch: Submitted
+    is_last: bool
+
+
 def _write_maps(
-    done: Submitted, options: CompareOptions, folder: Path, pool: Executor
-) -> Iterator[tuple[Outcome, Path, Future[None]]]:
+    done: Submitted, options: CompareOptions, folder: Path, pool: Executor, stages: Stages
+) -> Iterator[_Write]:
     maps: Tensor | None = done.maps
     assert maps is not None
+
+    def write(ssim_map: Tensor, path: Path) -> None:
+        with stages.on_host(MAPS):
+            write_map(ssim_map.numpy(), path)
+
     for outcome, ssim_map in zip(_outcomes(done, options), maps, strict=True):
         path = map_file(folder, outcome.pair.name)
-        yield outcome, path, pool.submit(write_map, ssim_map.numpy(), path)
+        future = pool.submit(write, ssim_map, path)
+        is_last = outcome.pair is done.pictures[-1].pair
+        yield _Write(outcome, path, future, done, is_last)
 
 
-def _finish_write(outcome: Outcome, path: Path, write: Future[None]) -> Outcome:
+def _finish_write(write: _Write) -> Outcome:
     """The outcome, once its map is on disk: who dies before has not done the pair."""
+    outcome, path = write.outcome, write.path
     try:
-        write.result()
+        write.future.result()
     except OSError as error:
         problem = Problem("unwritable", (str(path),), error.strerror or str(error))
     except Exception as error:  # a defect must cost one map, not the run
         problem = Problem("internal", (str(path),), f"{type(error).__name__}: {error}")
     else:
         return outcome
+    finally:
+        if write.is_last:  # and those before are on disk too
+            write.batch.release()
     return replace(outcome, problems=(*outcome.problems, problem))

@@ -1,10 +1,11 @@
-"""Draws what the processes of a comparison did: busy and idle time, and how it scales."""
+"""Draws what a comparison did with its time: its stages, or its processes and how it scales."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from syncfree.cli.compare.profile_plot import draw_profile
 from syncfree.cli.compare.report import Comparison, ScalingPoint
 from syncfree.distributed.statistics import FleetStatistics
 from syncfree.errors import MissingExtraError
@@ -26,11 +27,11 @@ def require_matplotlib() -> None:
 
 
 def write_plot(path: Path, comparison: Comparison) -> None:
-    """Draw the processes' time, and speed-up if it was measured.
+    """Draw the profile; or the processes' time, and speed-up if it was measured.
 
     Args:
         path: the file; its extension says the format, as `.png` or `.svg`.
-        comparison: by several processes.
+        comparison: with a profile, or by several processes.
 
     Raises:
         OSError: the file cannot be written.
@@ -38,6 +39,9 @@ def write_plot(path: Path, comparison: Comparison) -> None:
     """
     from matplotlib.figure import Figure
 
+    if comparison.profile is not None:
+        draw_profile(comparison.profile).savefig(path)
+        return
     assert comparison.fleet is not None
     panels = 2 if comparison.scaling else 1
     figure = Figure(figsize=(_INCHES * 1.4 * panels, _INCHES), layout="constrained")

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from syncfree._version import __version__
 from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.problems import Problem
+from syncfree.cli.compare.profile import Profile
 from syncfree.distributed.statistics import FleetStatistics
 
 FORMAT = "syncfree-compare"
@@ -95,7 +96,8 @@ class Comparison:
     """Everything a comparison found.
 
     `seconds` is the whole run from the first decoding on. `restored` names the rows that come from
-    journals of earlier runs; `fleet` says how several processes shared the work.
+    journals of earlier runs; `fleet` says how several processes shared the work, `profile` what
+    limited one that was timed.
     """
 
     reference: str
@@ -110,6 +112,7 @@ class Comparison:
     fleet: FleetStatistics | None = None
     restored: frozenset[str] = frozenset()
     scaling: tuple[ScalingPoint, ...] = ()
+    profile: Profile | None = None
 
     @property
     def images_per_second(self) -> float:
@@ -187,11 +190,13 @@ def write_csv(file: TextIO, comparison: Comparison) -> None:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """The documented JSON form (docs/compare.md), version `VERSION`; infinite PSNR is null."""
     options, rows = comparison.options, comparison.rows
-    fleet: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if comparison.fleet is not None:
-        fleet["fleet"] = _fleet_as_json(comparison.fleet)
+        extra["fleet"] = _fleet_as_json(comparison.fleet)
     if comparison.scaling:
-        fleet["scaling"] = [asdict(point) for point in comparison.scaling]
+        extra["scaling"] = [asdict(point) for point in comparison.scaling]
+    if comparison.profile is not None:
+        extra["profile"] = comparison.profile.json()
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -208,6 +213,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "background": options.background,
             "workers": options.workers,
             "maps": None if options.maps is None else str(options.maps),
+            "dtype": options.dtype,
+            "streams": options.streams,
         },
         "images": [_row_as_json(row, options.metrics) for row in rows],
         "summary": {
@@ -221,7 +228,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         },
         "problems": [asdict(problem) for problem in comparison.problems],
         "ignored": dict(comparison.ignored),
-        **fleet,
+        **extra,
     }
 
 

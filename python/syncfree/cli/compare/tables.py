@@ -102,7 +102,7 @@ def print_comparison(console: Console, comparison: Comparison, *, show_all: bool
 
 def print_fleet(console: Console, fleet: FleetStatistics) -> None:
     """Print what each process did with its time, and how well the work was spread."""
-    table = _table(console)
+    table = make_table(console)
     for column in ("rank", "device"):
         table.add_column(column, no_wrap=True)
     for column in ("images", "active s", "busy s", "idle", "copies", "speed"):
@@ -133,7 +133,7 @@ def print_fleet(console: Console, fleet: FleetStatistics) -> None:
 
 def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
     """Print speed-up and efficiency of each number of processes."""
-    table = _table(console)
+    table = make_table(console)
     for column in ("processes", "seconds", "speed-up", "efficiency", "imbalance"):
         table.add_column(column, justify="right", no_wrap=True)
     for point in points:
@@ -169,7 +169,7 @@ def print_error(console: Console, message: str) -> None:
 
 
 def _image_table(console: Console, rows: Sequence[ImageRow], metrics: Sequence[str]) -> Table:
-    table = _table(console)
+    table = make_table(console)
     table.add_column("image", overflow="fold")
     table.add_column("compared", no_wrap=True)
     for name in metrics:
@@ -182,7 +182,7 @@ def _image_table(console: Console, rows: Sequence[ImageRow], metrics: Sequence[s
 
 
 def _summary_table(console: Console, found: Mapping[str, Statistics]) -> Table:
-    table = _table(console)
+    table = make_table(console)
     table.add_column("metric", no_wrap=True)
     for column in ("mean", "median", "worst"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -222,7 +222,8 @@ def _note(rank: RankStatistics) -> str:
     return f"straggler: {rank.reason}{throttled}"
 
 
-def _table(console: Console) -> Table:
+def make_table(console: Console) -> Table:
+    """A table with a rule below its head on a terminal, of text alone in a pipe."""
     if console.is_terminal:
         return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -3,13 +3,66 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import deque
+from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from syncfree.benchmarking.samples import Reading
+if TYPE_CHECKING:
+    import torch
 
 PERIOD_S = 0.02
+
+# nvmlClocksEventReasons of nvml.h, in words. Idle and application clocks are settings, not events.
+REASONS = {
+    0x004: "software power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "software thermal slowdown",
+    0x040: "hardware thermal slowdown",
+    0x080: "hardware power brake",
+}
+# The hardware steps in: whatever is measured meanwhile says nothing about the function. A power cap
+# is what sustained work meets on a healthy machine, so it is told and not discarded.
+FAULTS = 0x008 | 0x020 | 0x040 | 0x080
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What NVML said at one moment; None for what this GPU does not tell.
+
+    Args:
+        megahertz: Clock of the multiprocessors.
+        watts: Power draw.
+        celsius: Temperature of the chip.
+        reasons: Bits of nvmlClocksEventReasons.
+    """
+
+    megahertz: float | None = None
+    watts: float | None = None
+    celsius: float | None = None
+    reasons: int = 0
+
+
+def reasons_in_words(bits: int) -> list[str]:
+    """Names of clock event reasons, without those that are settings.
+
+    Example:
+        >>> from syncfree.timing.nvml import reasons_in_words
+        >>> reasons_in_words(0x001 | 0x004 | 0x040)
+        ['software power cap', 'hardware thermal slowdown']
+    """
+    return [name for bit, name in REASONS.items() if bits & bit]
+
+
+def gpu_uuid(device: int | torch.device) -> str:
+    """A GPU's UUID as NVML writes it: NVML numbers those of the host, torch those it is shown."""
+    import torch
+
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 class Monitor:
@@ -20,19 +73,21 @@ class Monitor:
     Args:
         uuid: The GPU's UUID as NVML writes it (``"GPU-..."``); None for no GPU at all.
         period: Seconds between readings.
+        keep: How many readings `readings` has.
 
     Example:
-        >>> from syncfree.benchmarking.nvml import Monitor
+        >>> from syncfree.timing.nvml import Monitor
         >>> with Monitor(None) as monitor:
         ...     print(monitor.latest())
         None
     """
 
-    def __init__(self, uuid: str | None, period: float = PERIOD_S) -> None:
+    def __init__(self, uuid: str | None, period: float = PERIOD_S, keep: int = 1) -> None:
         self.note = ""
         self._uuid = uuid
         self._period = period
-        self._latest: Reading | None = None
+        self._kept: deque[tuple[float, Reading]] = deque(maxlen=keep)
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._nvml: Any = None
@@ -40,9 +95,16 @@ class Monitor:
 
     def latest(self) -> Reading | None:
         """The newest reading, at most about one period old."""
-        return self._latest
+        with self._lock:
+            return self._kept[-1][1] if self._kept else None
 
-    def __enter__(self) -> Monitor:
+    def readings(self) -> list[tuple[float, Reading]]:
+        """The newest readings, oldest first, with their times in seconds of `time.perf_counter`."""
+        with self._lock:
+            return list(self._kept)
+
+    def start(self) -> Monitor:
+        """Begins to read; the same as entering the block."""
         if self._uuid is None:
             return self
         try:
@@ -65,11 +127,23 @@ class Monitor:
             self.note = f"no clock, power and throttle readings of {self._uuid}: NVML says {error}"
             self._shut_down()
             return self
-        self._latest = self._read()
+        self._look()
         self._stop.clear()
         self._thread = threading.Thread(target=self._run, name="syncfree-nvml", daemon=True)
         self._thread.start()
         return self
+
+    def stop(self) -> None:
+        """Ends the thread; the same as leaving the block. Readings stay."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            # What owns this may be collected while that very thread happens to run.
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def __enter__(self) -> Monitor:
+        return self.start()
 
     def __exit__(
         self,
@@ -77,15 +151,17 @@ class Monitor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
-            self._stop.set()
-            self._thread.join()
-            self._thread = None
-            self._shut_down()
+        self.stop()
 
     def _run(self) -> None:
         while not self._stop.wait(self._period):
-            self._latest = self._read()
+            self._look()
+        self._shut_down()
+
+    def _look(self) -> None:
+        reading = self._read()
+        with self._lock:
+            self._kept.append((time.perf_counter(), reading))
 
     def _read(self) -> Reading:
         nvml, handle = self._nvml, self._handle

@@ -1,0 +1,284 @@
+"""`syncfree.on_side_stream`: metrics that are updated beside the model's next step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from syncfree._torchmetrics import require
+
+require("syncfree.on_side_stream")
+from torchmetrics import Metric, MetricCollection  # noqa: E402
+
+from syncfree._side_stream import SideStream  # noqa: E402
+
+OnSideStream = TypeVar("OnSideStream", Metric, MetricCollection)
+
+_PLACE = "_syncfree_side"
+_TIMING = "_syncfree_timing"
+
+_classes: dict[tuple[type, frozenset[str]], type] = {}
+
+
+def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSideStream:
+    """Updates a metric, or a collection, on a CUDA stream of its own.
+
+    `update` returns as always and leaves the current stream free: the GPU goes on with the model
+    while the metric is computed. `compute`, `reset`, and whatever else reads the states order the
+    current stream behind the updates; `forward` does so too, because its value is for the caller.
+    The host never waits. Inputs stay alive until the side stream is through with them, however
+    early they are deleted.
+
+    The metric stays the same object, with the same states, and is still an instance of its class.
+    Copies and pickles of it have a stream of their own. A collection shares one stream among its
+    metrics; metrics inside of wrappers follow. On the CPU, under `torch.compile` and while a CUDA
+    graph is captured, updates are ordinary ones; and after a capture they stay so, because a replay
+    is not seen.
+
+    As with an asynchronous collective, inputs must not be written in place between `update` and the
+    next `compute`: the update may still be reading them. Outputs of a CUDA graph are written again
+    at its next replay (``torch.compile(mode="reduce-overhead")`` makes such graphs), and so are
+    buffers that batches are copied into. Pass ``copy_inputs=True`` for those. Tensors are looked
+    for in lists, tuples and mappings.
+
+    Args:
+        metric: A metric or a collection, of TorchMetrics or ours.
+        copy_inputs: Copy the inputs on the current stream first, so that they may be written again.
+
+    Returns:
+        The metric itself.
+
+    Raises:
+        TypeError: It is neither.
+
+    Example:
+        >>> import torch, syncfree
+        >>> metric = syncfree.on_side_stream(syncfree.PeakSignalNoiseRatio(data_range=1.0))
+        >>> for _ in range(3):
+        ...     metric.update(torch.zeros(4), torch.ones(4))
+        >>> metric.compute()
+        tensor(0.)
+    """
+    if not isinstance(metric, (Metric, MetricCollection)):
+        raise TypeError(
+            f"on_side_stream takes a metric or a collection, but got {type(metric).__name__}"
+        )
+    side = metric.__dict__.get(_PLACE)
+    if side is None:
+        side = SideStream()
+    side.copy_inputs = copy_inputs
+    _place(metric, side)
+    return metric
+
+
+def _place(metric: Metric | MetricCollection, side: SideStream) -> None:
+    """Puts a metric on a side stream, with all that it has inside."""
+    for each in metric.modules():
+        if not isinstance(each, (Metric, MetricCollection)):
+            continue
+        is_placed = _PLACE in each.__dict__
+        if is_placed:
+            each.__dict__[_PLACE].join()
+        each.__dict__[_PLACE] = side
+        if is_placed:
+            continue
+        each.__class__ = _side_class(type(each), _state_names(each))
+        if isinstance(each, Metric):
+            # TorchMetrics puts these on each metric, so that a class cannot replace them.
+            each.__dict__["update"] = _updating(each, each.__dict__["update"])
+            each.__dict__["compute"] = _reading(each, each.__dict__["compute"])
+
+
+def _state_names(metric: Any) -> frozenset[str]:
+    if isinstance(metric, MetricCollection):
+        return frozenset()
+    return frozenset((*metric._defaults, *metric.__dict__.get("_hidden_defaults", ())))
+
+
+def _side_class(cls: type, states: frozenset[str]) -> type:
+    """A subclass of the metric's class, of the same name, that knows of the side stream.
+
+    Not a wrapper object: what asks for the class, the states, or the attributes of the metric finds
+    them.
+    """
+    if (cls, states) in _classes:
+        return _classes[cls, states]
+    is_metric = issubclass(cls, Metric)
+    body: dict[str, Any] = {name: _State(name) for name in states}
+    body["forward"] = _forward(cls)
+    body["reset"] = _reset(cls)
+    if is_metric:
+        body["_wrap_update"] = _wrapping("_wrap_update", cls, _updating)
+        body["_wrap_compute"] = _wrapping("_wrap_compute", cls, _reading)
+    else:
+        body.update(_collection_methods(cls))
+
+    def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
+        """Classes made here have no name to be found by: the copy's is made where it is read."""
+        _let_read(self)
+        state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+        kept = {key: value for key, value in state.items() if key != _TIMING}
+        return _empty, (_own_class(cls), states), kept
+
+    body["__reduce_ex__"] = reduce
+    body["__module__"] = cls.__module__
+    body["__qualname__"] = cls.__qualname__
+    body["__doc__"] = cls.__doc__
+    found = type(cls)(cls.__name__, (cls,), body)
+    _classes[cls, states] = found
+    return found
+
+
+def _own_class(cls: type) -> type:
+    """The class that can be imported, below those that a timer made."""
+    from syncfree.timing.metrics import untimed
+
+    return untimed(cls)
+
+
+def _empty(cls: type, states: frozenset[str]) -> Any:
+    made: Any = _side_class(cls, states)
+    return made.__new__(made)
+
+
+class _State:
+    """A state of a metric: who reads it is ordered behind the updates."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, metric: Any, owner: type) -> Any:
+        if metric is None:
+            return self
+        try:
+            value = metric.__dict__[self._name]
+        except KeyError:
+            raise AttributeError(
+                f"{type(metric).__name__!r} object has no attribute {self._name!r}"
+            ) from None
+        side = metric.__dict__.get(_PLACE)
+        if side is not None and not (side.is_inside or is_dynamo_compiling()):
+            side.join()
+            side.hand_out(value)
+        return value
+
+    def __set__(self, metric: Any, value: Any) -> None:
+        metric.__dict__[self._name] = value
+
+    def __delete__(self, metric: Any) -> None:
+        del metric.__dict__[self._name]
+
+
+def _let_read(metric: Any) -> None:
+    """Lets the current stream read a metric's states, also past their names."""
+    side = metric.__dict__[_PLACE]
+    side.join()
+    for each in metric.modules():
+        for name in _state_names(each) if isinstance(each, Metric) else ():
+            side.hand_out(each.__dict__.get(name))
+
+
+def _let_write(metric: Any) -> None:
+    """Lets the side stream write a metric's states, whose memory may be another stream's."""
+    side = metric.__dict__[_PLACE]
+    for name in _state_names(metric):
+        # Lists are only appended to. No variable: a state with one more reference counts as shared.
+        if isinstance(metric.__dict__.get(name), Tensor):
+            side.keep(metric.__dict__[name])
+
+
+def _updating(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if metric.__dict__[_PLACE].is_inside:
+            _let_write(metric)
+        return inner(*args, **kwargs)
+
+    @functools.wraps(inner)
+    def update(*args: Any, **kwargs: Any) -> Any:
+        return metric.__dict__[_PLACE].run(call, args, kwargs)
+
+    return _seen_through(update, inner)
+
+
+def _reading(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(inner)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        if not metric.__dict__[_PLACE].is_inside:
+            _let_read(metric)
+        return inner(*args, **kwargs)
+
+    return _seen_through(compute, inner)
+
+
+def _seen_through(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
+    """As `inner`, to those who look for the method below it: collections, which form groups."""
+    outer.__wrapped__ = getattr(inner, "__wrapped__", inner)  # type: ignore[attr-defined]
+    return outer
+
+
+def _wrapping(name: str, cls: type, around: Callable[..., Any]) -> Callable[..., Any]:
+    """`_wrap_update` or `_wrap_compute`, which TorchMetrics calls for each copy of a metric."""
+    theirs = getattr(cls, name)
+
+    def wrap(self: Any, method: Callable[..., Any]) -> Callable[..., Any]:
+        wrapped: Callable[..., Any] = around(self, theirs(self, method))
+        return wrapped
+
+    return wrap
+
+
+def _forward(cls: Any) -> Callable[..., Any]:
+    inner: Callable[..., Any] = cls.forward
+
+    @functools.wraps(inner)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        side = self.__dict__[_PLACE]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if side.is_inside:
+                _let_write(self)
+            return inner(self, *args, **kwargs)
+
+        value = side.run(call, args, kwargs)
+        side.join()
+        side.hand_out(value)
+        return value
+
+    return forward
+
+
+def _reset(cls: Any) -> Callable[..., Any]:
+    inner: Callable[..., Any] = cls.reset
+
+    @functools.wraps(inner)
+    def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.__dict__[_PLACE].is_inside:
+            _let_read(self)
+        return inner(self, *args, **kwargs)
+
+    return reset
+
+
+def _collection_methods(cls: Any) -> dict[str, Callable[..., Any]]:
+    """Of a collection, whose metrics all follow it onto its stream."""
+
+    @functools.wraps(cls.update)
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__[_PLACE].run(functools.partial(cls.update, self), args, kwargs)
+
+    @functools.wraps(cls.compute)
+    def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.__dict__[_PLACE].is_inside:
+            _let_read(self)
+        return cls.compute(self, *args, **kwargs)
+
+    @functools.wraps(cls.add_metrics)
+    def add_metrics(self: Any, *args: Any, **kwargs: Any) -> None:
+        cls.add_metrics(self, *args, **kwargs)
+        _place(self, self.__dict__[_PLACE])
+
+    return {"update": update, "compute": compute, "add_metrics": add_metrics}
