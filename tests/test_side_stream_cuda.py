@@ -203,7 +203,7 @@ def test_bad_labels_are_told_of() -> None:
     metric.update(good, good)
     metric.update(good, good + 1)
     torch.cuda.synchronize()
-    with pytest.raises(RuntimeError, match=r"test_side_stream\.py"):
+    with pytest.raises(RuntimeError, match=r"test_side_stream_cuda\.py"):
         metric.compute()
     metric.reset()
     metric.update(good, good)
