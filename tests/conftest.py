@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import json
 import os
 import platform
 import signal
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs on a CUDA device only")
     config.addinivalue_line("markers", "needs_two_gpus: runs on two CUDA devices")
+    config.addinivalue_line("markers", "alone: times a GPU, beside which no other test may use it")
     config.addinivalue_line("markers", "fuzz: draws its inputs; `make fuzz` draws more")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     _share_cores()
@@ -73,6 +76,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device; `make test-gpu` runs it"))
         if item.get_closest_marker("needs_two_gpus") and gpus < 2:
             item.add_marker(pytest.mark.skip(reason="fewer than two CUDA devices"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Tests marked `alone` run while no other process of the same run is at a test."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None or not torch.cuda.is_available():
+        return (yield)
+    with (Path(tempfile.gettempdir()) / f"syncfree-tests-{run}.lock").open("w") as lock:
+        alone = item.get_closest_marker("alone") is not None
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        return (yield)
 
 
 @pytest.fixture(params=DEVICES)

@@ -16,7 +16,7 @@ import torch
 from syncfree import EventTimer, _runtime
 from syncfree.errors import TimerError
 
-pytestmark = pytest.mark.needs_cuda
+pytestmark = [pytest.mark.needs_cuda, pytest.mark.alone]
 
 GATE_US = 200_000  # far longer than any host code behind it takes
 

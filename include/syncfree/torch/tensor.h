@@ -33,7 +33,9 @@ inline void check(const Status& status) {
 
 namespace detail {
 
-// As "[2, 3, 32, 32]".
+// As "[2, 3, 32, 32]". Messages are made of texts alone: in a program that links libstdc++
+// statically a number that is printed to a stream ends the message, or the program, for torch has
+// another copy.
 inline std::string shape_text(const at::Tensor& tensor) {
   std::string text = "[";
   for (const std::int64_t size : tensor.sizes()) {
@@ -131,8 +133,9 @@ void run_on(const at::Tensor& tensor, bool scratch_of_torch, const Call& call) {
 // What the metrics read, in any layout. The tensor must outlive the view.
 inline ConstTensorView view(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), "syncfree: expected a tensor, but got an undefined one.");
-  TORCH_CHECK(tensor.dim() <= SYNCFREE_MAX_RANK, "syncfree: expected at most ", SYNCFREE_MAX_RANK,
-              " dimensions, but got shape ", detail::shape_text(tensor), ". Flatten some of them.");
+  TORCH_CHECK(tensor.dim() <= SYNCFREE_MAX_RANK, "syncfree: expected at most ",
+              std::to_string(SYNCFREE_MAX_RANK), " dimensions, but got shape ",
+              detail::shape_text(tensor), ". Flatten some of them.");
   TORCH_CHECK(!tensor.is_neg(),
               "syncfree: expected a tensor whose memory holds its values, but got "
               "a lazily negated one. Call `.resolve_neg()`.");
