@@ -105,8 +105,13 @@ def measure(rank: int, world: int, rendezvous: str, file: str) -> None:
     device = torch.device("cuda", rank) if ON_GPU else torch.device("cpu")
     if ON_GPU:
         torch.cuda.set_device(device)
-    backend = "nccl" if ON_GPU else "gloo"
-    dist.init_process_group(backend, f"file://{rendezvous}", rank=rank, world_size=world)
+    dist.init_process_group(
+        "nccl" if ON_GPU else "gloo",
+        f"file://{rendezvous}",
+        rank=rank,
+        world_size=world,
+        device_id=device if ON_GPU else None,
+    )
     rows = []
     libraries = {"syncfree": syncfree, "torchmetrics": torchmetrics}
     for name in metrics(syncfree):

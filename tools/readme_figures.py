@@ -102,13 +102,45 @@ def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
     return lines
 
 
+def processes_table(path: Path) -> str:
+    """What `compute()` costs where metrics are reduced over processes."""
+    facts = json.loads(path.read_text())
+    versions = facts["versions"]
+    lines = [
+        f"**`compute()` over {facts['processes']} processes**, {facts['backend']}, "
+        f"{facts['gpu']} each, torch {versions['torch']}, "
+        f"torchmetrics {versions['torchmetrics']}, {facts['date']} "
+        f"([{path.name}](benchmarks/results/distributed/{path.name}))",
+        "",
+        "| metric | syncfree: host | waits for the GPU | torchmetrics: host | waits "
+        "| theirs / ours |",
+        "|---|---|---|---|---|---|",
+    ]
+    names = dict.fromkeys(row["metric"] for row in facts["rows"])
+    for name in names:
+        ours, theirs = (
+            next(r for r in facts["rows"] if (r["metric"], r["contender"]) == (name, library))
+            for library in ("syncfree", "torchmetrics")
+        )
+        cells = [
+            cell
+            for row in (ours, theirs)
+            for cell in (time_text(row["host_us"]), "yes" if row["waits"] else "no")
+        ]
+        ratio = theirs["host_us"] / ours["host_us"]
+        lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f}x |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Rewrites or checks README.md."""
     readme = ROOT / "README.md"
     text = readme.read_text()
     head, rest = text.split(BEGIN)
     _, tail = rest.split(END)
-    tables = "\n\n".join(table(path) for path in sorted(RESULTS.glob("*.json"), reverse=True))
+    shown = [table(path) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
+    shown += [processes_table(path) for path in sorted(RESULTS.glob("distributed/*.json"))]
+    tables = "\n\n".join(shown)
     updated = f"{head}{BEGIN}\n{tables}\n{END}{tail}"
     if "--check" in sys.argv[1:]:
         return int(updated != text)
