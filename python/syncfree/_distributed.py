@@ -50,10 +50,11 @@ def reduce_states(
 ) -> dict[Key, State]:
     """The states of all processes together, in new tensors.
 
-    Sums, means, maxima and minima of one dtype travel in one all-reduce, ordered on the current
-    stream; the host does not wait. List states have lengths that no other process knows, which are
-    exchanged and read first: one wait for all lists together. The pieces of a list whose reduction
-    is None come joined, in the order of the processes, which may have different numbers of them.
+    Sums and means of one dtype travel in one all-reduce, and so do maxima and minima, ordered on
+    the current stream; the host does not wait. List states have lengths that no other process
+    knows, which are exchanged and read first: one wait for all lists together. The pieces of a list
+    whose reduction is None come joined, in the order of the processes, which may have different
+    numbers of them.
     """
     result: dict[Key, State] = {}
     packs: dict[tuple[Any, torch.dtype], list[Key]] = {}
@@ -67,12 +68,16 @@ def reduce_states(
                 pieces = [piece for one in state for piece in gather_all_tensors(one, group)]
                 result[key] = reduction(pieces) if pieces else []
         elif reduction in _OPS:
-            packs.setdefault((reduction, _summed_dtype(state, reduction)), []).append(key)
+            pack = _OPS[reduction], _summed_dtype(state, reduction)
+            packs.setdefault(pack, []).append(key)
         else:
             stacked = torch.stack(_gather(state, group))
             result[key] = stacked if reduction is None else reduction(stacked)
-    for (reduction, dtype), keys in packs.items():
-        result.update(_all_reduce({key: states[key] for key in keys}, dtype, reduction, group))
+    for (op, dtype), keys in packs.items():
+        reduced = _all_reduce({key: states[key] for key in keys}, dtype, op, group)
+        for key, state in reduced.items():
+            is_mean = reductions[key] is dim_zero_mean
+            result[key] = state / dist.get_world_size(group) if is_mean else state
     if lists:
         gathered = _gather_lists([_joined(states[key]) for key in lists], device, group)
         for key, pieces in zip(lists, gathered, strict=True):
@@ -88,12 +93,10 @@ def _summed_dtype(state: Tensor, reduction: Any) -> torch.dtype:
 
 
 def _all_reduce(
-    states: dict[Key, Any], dtype: torch.dtype, reduction: Any, group: Any
+    states: dict[Key, Any], dtype: torch.dtype, op: Any, group: Any
 ) -> dict[Key, Tensor]:
     packed = torch.cat([state.reshape(-1).to(dtype) for state in states.values()])
-    dist.all_reduce(packed, op=_OPS[reduction], group=group)
-    if reduction is dim_zero_mean:
-        packed = packed / dist.get_world_size(group)
+    dist.all_reduce(packed, op=op, group=group)
     pieces = packed.split([state.numel() for state in states.values()])
     return {k: piece.view(states[k].shape) for k, piece in zip(states, pieces, strict=True)}
 
