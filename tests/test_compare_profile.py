@@ -190,6 +190,7 @@ def test_maps_are_a_stage(folders):
     [
         (["--profile", "--gpus", "cpu:2"], "--profile is of one process"),
         (["--plot", "plot.png"], "add --profile or --gpus"),
+        (["--profile", "--plot", "plot.docx"], "no format of pictures is called 'docx'"),
         (["--streams", "0"], "streams is at least 1"),
         (["--dtype", "float64"], "float32, float16, bfloat16, uint8"),
     ],

@@ -112,6 +112,29 @@ def test_states_travel(device: str) -> None:
     assert metric.to("cpu").compute().device.type == "cpu"
 
 
+def test_states_are_merged_with_those_of_a_metric_without_a_stream(device: str) -> None:
+    class Special(SumMetric): ...
+
+    for kind in (SumMetric, Special):
+        metric, plain = syncfree.on_side_stream(SumMetric().to(device)), kind().to(device)
+        metric.update(torch.tensor(1.0, device=device))
+        plain.update(torch.tensor(2.0, device=device))
+        metric.merge_state(plain)
+        assert metric.compute() == 3
+        plain.merge_state(metric if kind is SumMetric else metric.metric_state)
+        assert plain.compute() == 5
+        side = side_of(metric)
+        with pytest.raises(ValueError, match="instance of SumMetric"):
+            metric.merge_state(MinMaxMetric(SumMetric()))
+        assert type(metric).__dict__.keys() >= {"sum_value"}  # ordered as before
+        assert side_of(metric) is side
+    timed = syncfree.on_side_stream(syncfree.EventTimer().wrap(SumMetric()))
+    plain = SumMetric()
+    plain.update(2.0)
+    timed.merge_state(plain)
+    assert timed.metric_state == {"sum_value": torch.tensor(2.0)}
+
+
 def collection(**options: Any) -> Any:
     return syncfree.MetricCollection(
         {
@@ -316,6 +339,88 @@ def test_the_order_of_streams(virtual: list[str]) -> None:
     virtual.clear()
     metric.update(1.0)  # nothing to read on a GPU
     assert virtual == ["update on main"]
+
+
+@without_gpu
+@pytest.mark.parametrize(
+    "change",
+    [lambda metric: metric.to("cuda"), lambda metric: metric.set_dtype(torch.float64)],
+    ids=["to", "set_dtype"],
+)
+def test_weights_that_an_update_reads_are_replaced_behind_it(
+    virtual: list[str], change: Callable[[Metric], Any]
+) -> None:
+    class Weights(torch.nn.Linear):
+        def _apply(self, *args: Any, **kwargs: Any) -> Any:
+            virtual.append("weights")
+            return super()._apply(*args, **kwargs)
+
+    class Weighted(Noted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = Weights(2, 2)
+
+    Noted.log = virtual
+    metric = syncfree.on_side_stream(Weighted().to("cuda"))
+    metric.update(torch.ones(3).to("cuda"))
+    virtual.clear()
+    change(metric)
+    assert virtual == ["main waits for event 1", "weights"]
+
+
+@without_gpu
+def test_a_state_that_comes_late_is_waited_for_too(virtual: list[str]) -> None:
+    class Late(Metric):
+        full_state_update = False
+
+        def update(self, value: Tensor) -> None:
+            if "total" not in self._defaults:
+                self.add_state("total", torch.zeros((), device=value.device), "sum")
+            self.total = self.total + value.sum()
+
+        def compute(self) -> Any:
+            return self.total
+
+    metric = syncfree.on_side_stream(Late())
+    metric.update(torch.ones(3).to("cuda"))
+    virtual.clear()
+    assert metric.total.shape == ()
+    assert virtual == ["main waits for event 1"]
+    assert type(copy.deepcopy(metric)) is type(metric)
+
+
+@without_gpu
+@pytest.mark.parametrize("read", ["compute", "reset", "total", "state_dict"])
+def test_what_a_graph_reads_is_written_on_its_stream(
+    virtual: list[str], monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """A replay does not wait for the side stream."""
+    Noted.log = virtual
+    metric = syncfree.on_side_stream(Noted().to("cuda"))
+    metric.persistent(True)
+    x = torch.ones(3).to("cuda")
+    metric.update(x)
+    with monkeypatch.context() as capture:
+        capture.setattr("syncfree._side_stream.is_capturing", lambda: True)
+        call = getattr(metric, read)
+        if callable(call):
+            call()
+    for placed in (metric, syncfree.on_side_stream(TorchMetricsCollection([metric]))):
+        virtual.clear()
+        placed.update(x)
+        assert "update on main" in virtual
+        assert "update on side" not in virtual
+        placed.compute()
+
+
+@without_gpu
+def test_a_metric_that_was_captured_before_stays_where_it_is(virtual: list[str]) -> None:
+    metric = PeakSignalNoiseRatio(data_range=1.0).to("cuda")
+    metric.__dict__["_is_replayed"] = True  # as after the capture of an update
+    syncfree.on_side_stream(metric)
+    virtual.clear()
+    metric.update(torch.ones(4).to("cuda"), torch.zeros(4).to("cuda"))
+    assert virtual == []
 
 
 @without_gpu

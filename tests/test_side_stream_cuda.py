@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 
 import syncfree
 from class_cases import CASES, ClassCase
@@ -195,6 +196,36 @@ def test_a_captured_update_is_replayed() -> None:
             alone.update(preds, target)
             same_value(metric.compute(), alone.compute())
     same_states(metric, alone)
+
+
+def test_a_captured_compute_reads_all_updates() -> None:
+    """Its replay does not wait for the side stream, so updates leave it."""
+
+    class Total(Metric):
+        full_state_update = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_state("total", torch.zeros(()), "sum")
+
+        def update(self, value: Tensor) -> None:
+            torch.cuda._sleep(LONG)
+            self.total += value.sum()
+
+        def compute(self) -> Tensor:
+            return self.total * 1
+
+    metric = syncfree.on_side_stream(Total().to("cuda"))
+    ones = torch.ones(3, device="cuda")
+    metric.update(ones)
+    assert metric.compute().item() == 3
+    metric._computed = None
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = metric.compute()
+    metric.update(ones)
+    graph.replay()
+    assert value.item() == 6
 
 
 def test_bad_labels_are_told_of() -> None:

@@ -272,6 +272,18 @@ def test_a_timed_metric_is_the_metric(
         timer.summary()["nothing"]
 
 
+def test_a_timed_metric_merges_untimed_ones(timer: EventTimer) -> None:
+    timed, plain = timer.wrap(tm.SumMetric()), tm.SumMetric()
+    timed.update(2.0)
+    plain.update(3.0)
+    timed.merge_state(plain)
+    timed.merge_state(plain.metric_state)
+    assert timed.compute() == 8
+    with pytest.raises(ValueError, match="instance of SumMetric"):
+        timed.merge_state(tm.MaxMetric())
+    assert type(timed) is not tm.SumMetric  # timed still
+
+
 @pytest.mark.parametrize("library", [syncfree, tm])
 def test_a_timed_collection(library: Any, timer: EventTimer, device: str) -> None:
     def make() -> Any:

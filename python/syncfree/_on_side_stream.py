@@ -36,8 +36,9 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
     The metric stays the same object, with the same states, and is still an instance of its class.
     Copies and pickles of it have a stream of their own. A collection shares one stream among its
     metrics; metrics inside of wrappers follow. On the CPU, under `torch.compile` and while a CUDA
-    graph is captured, updates are ordinary ones; and after a capture they stay so, because a replay
-    is not seen.
+    graph is captured, updates are ordinary ones; and after a capture of any of its methods they
+    stay so, because a replay is not seen. Compiled code does not see the side stream either: call
+    `compute` or `reset` between updates in it and others.
 
     As with an asynchronous collective, inputs must not be written in place between `update` and the
     next `compute`: the update may still be reading them. Outputs of a CUDA graph are written again
@@ -80,11 +81,12 @@ def _place(metric: Metric | MetricCollection, side: SideStream) -> None:
     for each in metric.modules():
         if not isinstance(each, (Metric, MetricCollection)):
             continue
-        is_placed = _PLACE in each.__dict__
-        if is_placed:
-            each.__dict__[_PLACE].join()
+        before = each.__dict__.get(_PLACE)
         each.__dict__[_PLACE] = side
-        if is_placed:
+        if each.__dict__.get("_is_replayed"):  # of ours, captured before it got a stream
+            side.stay_here()
+        if before is not None:
+            side.follow(before)
             continue
         each.__class__ = _side_class(type(each), _state_names(each))
         if isinstance(each, Metric):
@@ -111,9 +113,12 @@ def _side_class(cls: type, states: frozenset[str]) -> type:
     body: dict[str, Any] = {name: _State(name) for name in states}
     body["forward"] = _forward(cls)
     body["reset"] = _reset(cls)
+    body["_apply"] = _apply(cls)
     if is_metric:
         body["_wrap_update"] = _wrapping("_wrap_update", cls, _updating)
         body["_wrap_compute"] = _wrapping("_wrap_compute", cls, _reading)
+        body["add_state"] = _add_state(cls)
+        body["merge_state"] = _merge_state(cls)
     else:
         body.update(_collection_methods(cls))
 
@@ -261,6 +266,47 @@ def _reset(cls: Any) -> Callable[..., Any]:
         return inner(self, *args, **kwargs)
 
     return reset
+
+
+def _apply(cls: Any) -> Callable[..., Any]:
+    """Of `.to` and the like, which put others in the place of buffers and weights that are read."""
+    inner: Callable[..., Any] = cls._apply
+
+    @functools.wraps(inner)
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _let_read(self)
+        return inner(self, *args, **kwargs)
+
+    return apply
+
+
+def _add_state(cls: Any) -> Callable[..., Any]:
+    """A state that comes late, in the first update for instance, is one like the others."""
+    inner: Callable[..., Any] = cls.add_state
+
+    @functools.wraps(inner)
+    def add_state(self: Any, *args: Any, **kwargs: Any) -> None:
+        inner(self, *args, **kwargs)
+        self.__class__ = _side_class(cls, _state_names(self))
+
+    return add_state
+
+
+def _merge_state(cls: Any) -> Callable[..., Any]:
+    inner: Callable[..., Any] = cls.merge_state
+
+    @functools.wraps(inner)
+    def merge_state(self: Any, *args: Any, **kwargs: Any) -> None:
+        _let_read(self)
+        side_class = self.__class__
+        # TorchMetrics takes instances of `self.__class__`, which those without a stream are not.
+        self.__class__ = _own_class(cls)
+        try:
+            inner(self, *args, **kwargs)
+        finally:
+            self.__class__ = side_class
+
+    return merge_state
 
 
 def _collection_methods(cls: Any) -> dict[str, Callable[..., Any]]:

@@ -57,13 +57,28 @@ class SideStream:
 
     def join(self) -> None:
         """Orders the current stream behind all updates; the host does not wait."""
-        if self._inside or self._stream is None:
+        if self._inside:
+            return
+        if not is_dynamo_compiling() and is_capturing():
+            # An event from before a capture cannot be waited for in it; torch.cuda.graph has
+            # waited. What a replay is going to read must be written on its stream from now on.
+            self._was_captured = True
+            return
+        if self._stream is None:
             return
         current = torch.cuda.current_stream(self._stream.device)
-        # An event from before a capture cannot be waited for in it; torch.cuda.graph has waited.
-        if current.cuda_stream != self._joined and not is_capturing():
+        if current.cuda_stream != self._joined:
             current.wait_event(self._done)
             self._joined = current.cuda_stream
+
+    def follow(self, other: SideStream) -> None:
+        """Takes over a metric that was updated on another one."""
+        other.join()
+        self._was_captured = self._was_captured or other._was_captured
+
+    def stay_here(self) -> None:
+        """Leaves all updates on the current stream, for the sake of a captured one."""
+        self._was_captured = True
 
     def keep(self, tensor: Tensor) -> None:
         """Leaves the memory of a tensor from outside alone until the side stream is through."""

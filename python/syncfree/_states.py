@@ -33,7 +33,8 @@ _has_cuda = torch.backends.cuda.is_built()  # without, asking raises
 
 def is_capturing() -> bool:
     """Whether a CUDA graph of the current stream is being captured."""
-    return _has_cuda and torch.cuda.is_current_stream_capturing()
+    # Without a driver the last question raises, where the one before has the answer.
+    return _has_cuda and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 class StatesInPlace(Metric):

@@ -74,6 +74,8 @@ def _timed_class(cls: type) -> type:
         return _classes[cls]
     names = ("forward",) if issubclass(cls, Metric) else _METHODS
     body: dict[str, Any] = {name: _timed_method(cls, name) for name in names}
+    if issubclass(cls, Metric):
+        body["merge_state"] = _merge_state(cls)
 
     def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
         """Copies and pickles are of the metric's own class, and not timed."""
@@ -91,6 +93,22 @@ def _timed_class(cls: type) -> type:
 
 def _empty(cls: Any) -> Any:
     return cls.__new__(cls)
+
+
+def _merge_state(cls: Any) -> Callable[..., Any]:
+    inner: Callable[..., Any] = cls.merge_state
+
+    @functools.wraps(inner)
+    def merge_state(self: Any, *args: Any, **kwargs: Any) -> None:
+        timed_cls = self.__class__
+        # TorchMetrics takes instances of `self.__class__`, which untimed ones are not.
+        self.__class__ = cls
+        try:
+            inner(self, *args, **kwargs)
+        finally:
+            self.__class__ = timed_cls
+
+    return merge_state
 
 
 def _timed_method(cls: type, name: str) -> Callable[..., Any]:

@@ -221,9 +221,9 @@ def _check_outputs(request: CompareRequest) -> None:
             problem = "is a file" if folder.exists() else "does not exist"
             raise UsageError(f"cannot write {file}: its folder {folder} {problem}")
     if request.plot is not None:
-        from syncfree.cli.compare.plots import require_matplotlib
+        from syncfree.cli.compare.plots import check_plot
 
-        require_matplotlib()
+        check_plot(request.plot)
     maps = request.maps
     if maps is None:
         return

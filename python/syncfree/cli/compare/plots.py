@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from syncfree.cli.compare.options import UsageError
 from syncfree.cli.compare.profile_plot import draw_profile
 from syncfree.cli.compare.report import Comparison, ScalingPoint
 from syncfree.distributed.statistics import FleetStatistics
@@ -14,16 +15,24 @@ _INCHES = 4.0
 _BUSY, _COPY, _IDLE = "#2b6a99", "#e39b3b", "#e6e6e6"
 
 
-def require_matplotlib() -> None:
+def check_plot(path: Path) -> None:
     """Raise before any work.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
+        UsageError: it writes no such format.
     """
     try:
-        import matplotlib.figure  # noqa: F401
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise MissingExtraError("`syncfree compare --plot`", "plot") from error
+    known = FigureCanvasBase.get_supported_filetypes()
+    wanted = path.suffix[1:].lower()
+    if wanted and wanted not in known:  # without one, matplotlib adds its own
+        raise UsageError(
+            f"cannot write {path}: no format of pictures is called {wanted!r}; "
+            f"known are {', '.join(sorted(known))}"
+        )
 
 
 def write_plot(path: Path, comparison: Comparison) -> None:
