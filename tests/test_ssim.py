@@ -177,6 +177,18 @@ def test_pixels_far_outside_the_range(scale: float, device: str) -> None:
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_differences_far_outside_the_range(sign: int, window: Window, device: str) -> None:
+    """Some pixels of the difference, or of the sum, lie where outliers begin, and some beyond."""
+    preds, target = (x * 1500 for x in image_pair((1, 2, 40, 150), torch.float32, device))
+    target = sign * target.flip(-1)
+    _, full = structural_similarity_index_measure(
+        preds, target, data_range=1.0, return_full_image=True, **window.options
+    )
+    check(full, Reference.of(preds, target, window).map)
+
+
 @pytest.mark.parametrize("reduction", ["elementwise_mean", "sum", "none", None])
 @pytest.mark.parametrize("extra", [None, "return_full_image", "return_contrast_sensitivity"])
 @pytest.mark.parametrize(

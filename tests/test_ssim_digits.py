@@ -8,7 +8,7 @@ import skimage.data
 import torch
 from torch import Tensor
 
-from ssim_reference import Reference
+from ssim_reference import Reference, Window
 from syncfree.functional.image import structural_similarity_index_measure
 
 
@@ -53,10 +53,14 @@ def difficult_pair(name: str) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("camera", "coins"), ("coins", "moon"), ("page", "camera")]
+    ("first", "second"),
+    [("camera", "coins"), ("coins", "moon"), ("page", "camera"), ("moon", "page")],
 )
 @pytest.mark.parametrize("noise", [0.0, 0.02])
-def test_unrelated_photographs(first: str, second: str, noise: float, device: str) -> None:
+@pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
+def test_unrelated_photographs(
+    window: Window, first: str, second: str, noise: float, device: str
+) -> None:
     """Edges beside flat parts, in different places of the two images."""
     generator = torch.Generator().manual_seed(3)
     preds, target = (
@@ -65,9 +69,9 @@ def test_unrelated_photographs(first: str, second: str, noise: float, device: st
     )
     for a, b in ((preds, target), (0.5 * preds + 0.5, target)):
         _, full = structural_similarity_index_measure(
-            a.to(device), b.to(device), data_range=1.0, return_full_image=True
+            a.to(device), b.to(device), data_range=1.0, return_full_image=True, **window.options
         )
-        check(full, Reference.of(a, b).map)
+        check(full, Reference.of(a, b, window).map)
 
 
 @pytest.mark.parametrize(

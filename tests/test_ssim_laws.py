@@ -110,6 +110,23 @@ def test_bits_of_an_image_do_not_depend_on_its_company(
     assert torch.equal(values(preds[1:4], layout.apply(target)[1:4], window), whole[1:4])
 
 
+@every_path
+def test_bits_do_not_depend_on_company_where_pivots_change(window: Window, device: str) -> None:
+    """Noise needs no pivot, flat parts do, and so does the difference where it is large."""
+    generator = torch.Generator().manual_seed(4)
+    preds = torch.rand((7, 3, 150, 140), generator=generator)
+    preds[:, :, 31:58] = 0.9
+    preds[:, :, 90:, :70] *= 1e-3
+    target = (preds + 0.05 * torch.rand(preds.shape, generator=generator)).clamp(0, 1)
+    target[:, 1, 64:75] += 0.3
+    preds, target = preds.to(device), target.to(device)
+    whole, full = values(preds, target, window), maps(preds, target, window)
+    for i, layout in zip((0, 1, 3, 4, 6), LAYOUTS, strict=True):
+        one = layout.apply(preds[i : i + 1]), layout.apply(target[i : i + 1])
+        assert torch.equal(values(*one, window)[0], whole[i])
+        assert torch.equal(maps(*one, window)[0], full[i])
+
+
 @pytest.mark.fuzz
 @examples(25)
 @given(

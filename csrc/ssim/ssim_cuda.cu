@@ -64,7 +64,7 @@ template <class Acc>
 struct Plan {
   Job<Acc> job;
   Window window;
-  bool strips = false;
+  StripWindow strips = StripWindow::kNone;
   double tap_sum = 1.0;
   Acc* tap_memory = nullptr;
   void* range_scratch = nullptr;
@@ -97,11 +97,11 @@ struct Plan {
     r.images = problem.preds.size[0];
     r.units_per_image = general_units_per_image<Acc>(g, window);
     if constexpr (std::is_same_v<Acc, float>) {
-      strips = strips_apply(problem);
-      if (strips) {
+      strips = strip_window(problem);
+      if (strips != StripWindow::kNone) {
         const StripUnits units = strip_units(g);
         r.units_per_image = g.channels * units.strips * units.blocks;
-        tap_sum = strip_tap_sum();
+        tap_sum = strip_tap_sum(strips);
       }
     }
     r.map_elements = r.contrast_elements = static_cast<double>(g.channels);
@@ -125,7 +125,7 @@ struct Plan {
     for (int q = 0; q < kQuantities; ++q)
       r.slots[q] = wanted[q] ? scratch.take<double>(units) : nullptr;
     r.image_values = scratch.take<double>(r.images);
-    if (!strips) {
+    if (strips == StripWindow::kNone) {
       const std::int64_t taps = window.axes[0].taps + window.axes[1].taps + window.axes[2].taps;
       tap_memory = scratch.take<Acc>(taps > kSharedTaps ? taps : 0);
     }
@@ -166,9 +166,9 @@ cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaSt
     if (error != cudaSuccess) return error;
   }
   if constexpr (std::is_same_v<Acc, float>)
-    if (plan.strips)
+    if (plan.strips != StripWindow::kNone)
       return problem.pooled_preds != nullptr ? launch_strips_of_scale(plan.job, stream)
-                                             : launch_strips(plan.job, stream);
+                                             : launch_strips(plan.job, plan.strips, stream);
   return launch_general(plan.job, plan.window, plan.tap_memory, stream);
 }
 

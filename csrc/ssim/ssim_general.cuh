@@ -234,8 +234,8 @@ class TileWalk {
         const Terms<Acc> terms =
             make_terms(s_.mean(i, j), s_.variance(i, j), d_.mean(i, j), d_.variance(i, j),
                        constants_.twice_c1, constants_.twice_c2);
-        const Acc half =
-            wants_value ? deficit_numerator(terms) / deficit_denominator(terms) : Acc(0);
+        const Acc numerator = deficit_numerator(terms);
+        const Acc half = wants_value ? numerator / deficit_denominator(terms, numerator) : Acc(0);
         deficit += half;
         if (job_.map != nullptr) {
           const Acc ssim = fma(Acc(-2), half, Acc(1));

@@ -70,17 +70,20 @@ struct Job {
   SYNCFREE_HD bool leaves_border_out() const { return geometry.crop[1] == 0; }
 };
 
-// Fast path: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type, computed in float.
+// Fast path: 11 x 11 Gaussian of sigma 1.5, or 7 x 7 uniform, over 2-D images of one type, computed
+// in float.
+enum class StripWindow { kNone, kGaussian, kUniform };
+
 struct StripUnits {
   std::int64_t strips;  // across a plane
   std::int64_t blocks;  // down a strip
   int rows_per_block;
 };
 
-bool strips_apply(const Problem& problem);
+StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
 StripUnits strip_units(const Geometry& geometry);
-double strip_tap_sum();
-cudaError_t launch_strips(const Job<float>& job, cudaStream_t stream);
+double strip_tap_sum(StripWindow window);
+cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
 // Any window, 2-D and 3-D, any types.

@@ -8,28 +8,39 @@ namespace {
 // add up in the end.
 constexpr std::int64_t kMostUnits = 2048;
 
-}  // namespace
-
-double strip_tap_sum() {
-  constexpr StripTaps kTaps;
-  return kTaps.row_sum * kTaps.row_sum;
-}
-
-bool strips_apply(const Problem& problem) {
+template <class Taps>
+bool has_window(const Problem& problem) {
   // Without padding the border is left out of the sums, but a map would have it.
   const int pad = problem.axes[1].pad;
-  const bool pads = pad == kHalo || (pad == 0 && problem.map == nullptr);
-  const auto is_default = [&](const Axis& axis) {
-    return axis.taps == StripTaps::kTaps && axis.pad == pad && axis.sigma == StripTaps::kSigma;
-  };
-  const TensorView& images = problem.preds;
-  const DType dtype = images.dtype;
-  return pads && images.size[2] == 1 && problem.axes[0].taps == 1 && problem.axes[0].pad == 0 &&
-         is_default(problem.axes[1]) && is_default(problem.axes[2]) && images.size[3] > kHalo &&
-         images.size[3] < (1 << 28) && images.size[4] > kHalo && images.size[4] < (1 << 28) &&
-         dtype == problem.target.dtype &&
-         (dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
-          dtype == DType::kUInt8);
+  if (pad != Taps::kHalo && (pad != 0 || problem.map != nullptr)) return false;
+  for (int axis : {1, 2}) {
+    const Axis& window = problem.axes[axis];
+    const std::int64_t size = problem.preds.size[axis + 2];
+    if (window.taps != Taps::kTaps || window.pad != pad || window.sigma != Taps::kSigma ||
+        size <= Taps::kHalo || size >= (1 << 28))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+StripWindow strip_window(const Problem& problem) {
+  const DType dtype = problem.preds.dtype;
+  if (problem.preds.size[2] != 1 || problem.axes[0].taps != 1 || problem.axes[0].pad != 0 ||
+      dtype != problem.target.dtype ||
+      (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16 &&
+       dtype != DType::kUInt8))
+    return StripWindow::kNone;
+  if (has_window<GaussianWindow>(problem)) return StripWindow::kGaussian;
+  // Pyramids have kernels for the default window alone.
+  if (has_window<UniformWindow>(problem) && problem.pooled_preds == nullptr)
+    return StripWindow::kUniform;
+  return StripWindow::kNone;
+}
+
+double strip_tap_sum(StripWindow window) {
+  return window == StripWindow::kUniform ? kTapSumOf<UniformWindow> : kTapSumOf<GaussianWindow>;
 }
 
 StripUnits strip_units(const Geometry& geometry) {
@@ -40,13 +51,18 @@ StripUnits strip_units(const Geometry& geometry) {
   return {strips, blocks(rows), rows};
 }
 
-cudaError_t launch_strips(const Job<float>& job, cudaStream_t stream) {
-  const double* const* slots = job.results.slots;
-  const bool value_alone = !job.leaves_border_out() && !job.clamp.enabled && job.map == nullptr &&
-                           slots[kContrastDeficit] == nullptr && slots[kSquaredError] == nullptr &&
-                           slots[kAbsoluteError] == nullptr;
-  return value_alone ? launch_strips_as<StripTask::kValue>(job, stream)
-                     : launch_strips_as<StripTask::kAnything>(job, stream);
+cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
+  double* const* slots = job.results.slots;
+  const bool has_errors = slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr;
+  const bool has_more = job.leaves_border_out() || job.clamp.enabled || job.map != nullptr ||
+                        slots[kContrastDeficit] != nullptr;
+  if (window == StripWindow::kUniform)
+    return has_errors || has_more
+               ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, stream)
+               : launch_strips_as<StripTask::kValue, UniformWindow>(job, stream);
+  if (has_more) return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, stream);
+  return has_errors ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, stream)
+                    : launch_strips_as<StripTask::kValue, GaussianWindow>(job, stream);
 }
 
 }  // namespace syncfree::ssim

@@ -24,6 +24,7 @@ __device__ inline float reciprocal(float x) {
 // What a kernel is compiled for: registers are short, and each task does no more than it must.
 enum class StripTask {
   kValue,         // SSIM alone
+  kErrors,        // SSIM, and the sums of squared and absolute errors
   kScale,         // of a pyramid: contrast alone, and the images of the next scale
   kClampedScale,  // the same with a clamp
   kAnything,      // whatever the job asks for, but the images of the next scale
@@ -33,6 +34,12 @@ template <StripTask kTask>
 inline constexpr bool kIsScale = kTask == StripTask::kScale || kTask == StripTask::kClampedScale;
 
 template <StripTask kTask>
+inline constexpr bool kClamps = kTask == StripTask::kAnything || kTask == StripTask::kClampedScale;
+
+template <StripTask kTask>
+inline constexpr bool kAddsErrors = kTask == StripTask::kAnything || kTask == StripTask::kErrors;
+
+template <StripTask kTask, class Taps>
 class StripOutputs {
  public:
   __device__ StripOutputs(const Job<float>& job, const Constants<float>& constants)
@@ -49,42 +56,53 @@ class StripOutputs {
     clear();
   }
 
-  // The moments are relative to the pivots.
-  __device__ void add_row(const StripMoments& sums, float pivot_s, float pivot_d, int y) {
+  // `zero_s` and `zero_d` are window sums of what the moments are about; without the latter it is
+  // zero. A row that does not count goes all the way too: around a branch the formula could not mix
+  // with the row that follows.
+  template <class... ZeroD>
+  __device__ void add_row(const StripMoments& sums, int y, bool counts, float zero_s,
+                          ZeroD... zero_d) {
     if constexpr (kIsScale<kTask>) {
-      add_contrasts(sums);
+      add_contrasts(sums, counts);
       return;
     }
     const float twice_c1 = constants_.twice_c1, twice_c2 = constants_.twice_c2;
-    float half_deficit[kColumns];
+    float numerator[kColumns], inverse[kColumns];
+    Terms<float> terms[kColumns];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float mean_s = fmaf(pivot_s, kTapSum, sums.s[c]);
-      const float mean_d = fmaf(pivot_d, kTapSum, sums.d[c]);
-      const Terms<float> terms{fmaf(mean_s, mean_s, twice_c1), term_u(sums, c, twice_c2),
-                               __fmul_rn(mean_d, mean_d), term_vd(sums, c)};
-      const float numerator = deficit_numerator(terms);
-      const float inverse = reciprocal(deficit_denominator(terms));
-      deficit_[c] = fmaf(numerator, inverse, deficit_[c]);
-      if constexpr (kTask == StripTask::kAnything) {
-        half_deficit[c] = __fmul_rn(numerator, inverse);
-        if (job_.results.slots[kContrastDeficit] != nullptr) add_contrast(y, c, terms);
-      }
+      const float mean_s = sums.s[c] + zero_s;
+      const float mean_d = (sums.d[c] + ... + zero_d);
+      terms[c] = {fmaf(mean_s, mean_s, twice_c1), term_u(sums, c, twice_c2),
+                  __fmul_rn(mean_d, mean_d), term_vd(sums, c)};
+      numerator[c] = deficit_numerator(terms[c]);
+      inverse[c] = reciprocal(deficit_denominator(terms[c], numerator[c]));
     }
-    if constexpr (kTask == StripTask::kAnything)
-      if (job_.map != nullptr) store_map(y, half_deficit);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float sum = fmaf(numerator[c], inverse[c], deficit_[c]);
+      deficit_[c] = counts ? sum : deficit_[c];
+    }
+    if constexpr (kTask == StripTask::kAnything) {
+      if (!counts) return;
+      if (job_.results.slots[kContrastDeficit] != nullptr)
+        for (int c = 0; c < kColumns; ++c) add_contrast(y, c, terms[c]);
+      if (job_.map != nullptr) store_map(y, numerator, inverse);
+    }
   }
 
-  // A unit counts the rows that enter while its outputs leave, so that each row is counted once,
-  // wherever a warp begins.
-  __device__ void add_errors(const float* d, int row, int begin) {
-    if (row >= height() || row < (begin == 0 ? 0 : begin + kHalo)) return;
+  __device__ bool has_column(int c) const { return first_column_ + c < width(); }
+
+  // Sums over the lane's columns of a few rows.
+  __device__ void add_errors(float squared, float absolute) {
+    squared_ += squared;
+    absolute_ += absolute;
+  }
+
+  // What the first rows of a walk left, whose windows were not complete.
+  __device__ void forget() {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float x = first_column_ + c < width() ? d[c] : 0.0f;
-      squared_ = fmaf(x, x, squared_);
-      absolute_ += fabsf(x);
-    }
+    for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
   }
 
   __device__ void flush(std::int64_t unit) {
@@ -94,25 +112,29 @@ class StripOutputs {
     else
       write(slots[kDeficit], unit,
             2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
-    if constexpr (kTask == StripTask::kAnything) {
+    if constexpr (kTask == StripTask::kAnything)
       if (slots[kContrastDeficit] != nullptr)
         write(slots[kContrastDeficit], unit, 2.0 * over_columns(contrast_));
+    if constexpr (kAddsErrors<kTask>) {
       const double unscaled = 1.0 / static_cast<double>(constants_.scale);
       if (slots[kSquaredError] != nullptr)
-        write(slots[kSquaredError], unit, static_cast<double>(squared_) * unscaled * unscaled);
+        write(slots[kSquaredError], unit, own(squared_) * unscaled * unscaled);
       if (slots[kAbsoluteError] != nullptr)
-        write(slots[kAbsoluteError], unit, static_cast<double>(absolute_) * unscaled);
+        write(slots[kAbsoluteError], unit, own(absolute_) * unscaled);
     }
     clear();
   }
 
  private:
+  static constexpr int kHalo = Taps::kHalo;
+  static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
+
   // As make_terms(), with the 2 C2 folded into the clamp.
   __device__ static float term_u(const StripMoments& sums, int c, float twice_c2) {
     return at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2)), twice_c2);
   }
   __device__ static float term_vd(const StripMoments& sums, int c) {
-    return at_least(fmaf(-sums.d[c], sums.d[c], __fmul_rn(sums.dd[c], kTapSum)), 0.0f);
+    return at_least(fmaf(sums.dd[c], kTapSum, -__fmul_rn(sums.d[c], sums.d[c])), 0.0f);
   }
 
   __device__ int height() const { return static_cast<int>(job_.geometry.size[1]); }
@@ -120,8 +142,7 @@ class StripOutputs {
   __device__ static bool in_crop(int i, int size) { return i >= kHalo && i < size - kHalo; }
 
   __device__ void clear() {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
+    forget();
     squared_ = absolute_ = 0.0f;
   }
 
@@ -129,7 +150,7 @@ class StripOutputs {
     double sum = 0.0;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
-      if (first_column_ + c < width()) sum += static_cast<double>(x[c]);
+      if (has_column(c)) sum += static_cast<double>(x[c]);
     return sum;
   }
 
@@ -141,17 +162,20 @@ class StripOutputs {
     return sum;
   }
 
+  __device__ double own(float x) const { return has_column(0) ? static_cast<double>(x) : 0.0; }
+
   __device__ static void write(double* slots, std::int64_t unit, double x) {
     const double sum = warp_sum(x);
     if (threadIdx.x % 32 == 0) slots[unit] = sum;
   }
 
-  __device__ void store_map(int y, const float (&half_deficit)[kColumns]) const {
+  __device__ void store_map(int y, const float (&numerator)[kColumns],
+                            const float (&inverse)[kColumns]) const {
     const std::int64_t at = (plane_ * height() + y) * width() + first_column_;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float ssim = fmaf(-2.0f, half_deficit[c], 1.0f);
-      if (first_column_ + c < width()) store_map_value(job_, at + c, ssim);
+      const float ssim = fmaf(-2.0f, __fmul_rn(numerator[c], inverse[c]), 1.0f);
+      if (has_column(c)) store_map_value(job_, at + c, ssim);
     }
   }
 
@@ -163,16 +187,23 @@ class StripOutputs {
 
   // As above without the means, which contrast does not need. The rows are those that count;
   // columns are left out of the sum over columns.
-  __device__ void add_contrasts(const StripMoments& sums) {
+  __device__ void add_contrasts(const StripMoments& sums, bool counts) {
+    float vd[kColumns], inverse[kColumns];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       const Terms<float> terms{0.0f, term_u(sums, c, constants_.twice_c2), 0.0f, term_vd(sums, c)};
-      contrast_[c] = fmaf(terms.vd, reciprocal(contrast_denominator(terms)), contrast_[c]);
+      vd[c] = terms.vd;
+      inverse[c] = reciprocal(contrast_denominator(terms));
+    }
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float sum = fmaf(vd[c], inverse[c], contrast_[c]);
+      contrast_[c] = counts ? sum : contrast_[c];
     }
   }
 
   const Job<float>& job_;
-  const Constants<float>& constants_;
+  const Constants<float> constants_;
   std::int64_t plane_;
   int first_column_;
   float deficit_[kColumns];

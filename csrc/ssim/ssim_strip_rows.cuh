@@ -10,37 +10,41 @@ namespace syncfree::ssim {
 
 inline constexpr int kColumns = 4;  // of one lane
 inline constexpr int kStripColumns = 32 * kColumns;
-inline constexpr int kHalo = 5;
 
 // Raw elements stay in registers while they are on their way; conversion waits for the load.
 template <class T>
 struct RowData {
   T a[kColumns];
   T b[kColumns];
-  T halo;  // lanes 0 to 9: of a, lanes 16 to 25: of b
+  T halo;  // of a in the first lanes, of b in those from 16 on
 };
 
 // Which columns a lane reads, as offsets from the start of the row.
 struct LaneColumns {
   int first;  // of the lane's four
-  int halo;
+  // Of the four that it reads. A lane beyond the image does as the last one inside, whatever the
+  // layout: all lanes of a warp decide together.
+  int first_read;
+  int halo_column;
   int halo_slot;  // where the halo stands, counted from the strip's first column
   bool inside;    // the first of the four lies in the image
 
   // The mirror image of a column, or some column of the image where nobody uses the value.
   static __device__ int mirrored(int column, int width) {
-    return max(mirror(min(column, width + kHalo - 1), width), 0);
+    return max(mirror(min(column, 2 * (width - 1)), width), 0);
   }
 
-  __device__ LaneColumns(int strip_begin, int width) {
+  // `halo` columns on each side.
+  __device__ LaneColumns(int strip_begin, int width, int halo) {
     const int lane = threadIdx.x % 32;
     first = strip_begin + kColumns * lane;
+    first_read = min(first, (width - 1) / kColumns * kColumns);
     inside = first < width;
     // The halo on the right begins where the last lane with a column of the image ends.
     const int columns_inside = (width - strip_begin + kColumns - 1) / kColumns * kColumns;
-    const int k = min(lane % 16, 2 * kHalo - 1);
-    halo_slot = k < kHalo ? k - kHalo : min(columns_inside, kStripColumns) + k - kHalo;
-    halo = mirrored(strip_begin + halo_slot, width);
+    const int k = min(lane % 16, 2 * halo - 1);
+    halo_slot = k < halo ? k - halo : min(columns_inside, kStripColumns) + k - halo;
+    halo_column = mirrored(strip_begin + halo_slot, width);
   }
 };
 
@@ -50,15 +54,16 @@ using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t,
 
 template <class T>
 __device__ T load_element(const void* from) {
-  return detail::bit_cast<T>(__ldg(static_cast<const BitsOf<T>*>(from)));
+  return detail::bit_cast<T>(*static_cast<const BitsOf<T>*>(from));
 }
 
-// One load of the lane's four elements.
+// One load of the lane's four elements. Not through __ldg: such loads the compiler moves across
+// barriers, to where they come too late.
 template <class T>
 __device__ void load_four(const void* from, T (&to)[kColumns]) {
   using Vector = std::conditional_t<sizeof(T) == 4, uint4,
                                     std::conditional_t<sizeof(T) == 2, uint2, std::uint32_t>>;
-  const Vector vector = __ldg(static_cast<const Vector*>(from));
+  const Vector vector = *static_cast<const Vector*>(from);
   memcpy(to, &vector, sizeof to);
 }
 
@@ -86,15 +91,13 @@ class VectorRows {
   __device__ VectorRows(const Image& a, const Image& b, const Geometry& geometry,
                         std::int64_t image, std::int64_t channel, const LaneColumns& columns,
                         int first_row) {
-    const int width = static_cast<int>(geometry.size[2]);
     const std::int64_t a_plane = image * a.stride[0] + channel * a.stride[1];
     const std::int64_t b_plane = image * b.stride[0] + channel * b.stride[1];
-    const int first = min(columns.first, width - kColumns);
     const char* a_data = static_cast<const char*>(a.data) + a_plane * sizeof(T);
     const char* b_data = static_cast<const char*>(b.data) + b_plane * sizeof(T);
-    a_ = a_data + first * sizeof(T);
-    b_ = b_data + first * sizeof(T);
-    halo_ = (threadIdx.x % 32 < 16 ? a_data : b_data) + columns.halo * sizeof(T);
+    a_ = a_data + columns.first_read * sizeof(T);
+    b_ = b_data + columns.first_read * sizeof(T);
+    halo_ = (threadIdx.x % 32 < 16 ? a_data : b_data) + columns.halo_column * sizeof(T);
     step_ = static_cast<int>(a.stride[3] * sizeof(T));
     offset_ = first_row * step_;
     twice_last_ = 2 * (static_cast<int>(geometry.size[1]) - 1) * step_;
@@ -103,7 +106,7 @@ class VectorRows {
   // Loads the next row, mirrored at the borders, and some row of the image where nobody uses it.
   __device__ void next(RowData<T>& row) {
     const int distance = abs(offset_);
-    const int offset = max(min(distance, twice_last_ - distance), 0);
+    const auto offset = static_cast<unsigned>(max(min(distance, twice_last_ - distance), 0));
     load_four(a_ + offset, row.a);
     load_four(b_ + offset, row.b);
     row.halo = load_element<T>(halo_ + offset);
@@ -133,12 +136,12 @@ class StridedRows {
         b_image_(b),
         height_(static_cast<int>(geometry.size[1])),
         row_(first_row),
-        halo_column_(columns.halo) {
+        halo_column_(columns.halo_column) {
     const int width = static_cast<int>(geometry.size[2]);
     a_ = static_cast<const T*>(a.data) + image * a.stride[0] + channel * a.stride[1];
     b_ = static_cast<const T*>(b.data) + image * b.stride[0] + channel * b.stride[1];
     for (int c = 0; c < kColumns; ++c)
-      columns_[c] = LaneColumns::mirrored(columns.first + c, width);
+      columns_[c] = LaneColumns::mirrored(columns.first_read + c, width);
   }
 
   __device__ void next(RowData<T>& row) {

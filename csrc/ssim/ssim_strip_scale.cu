@@ -4,8 +4,8 @@
 namespace syncfree::ssim {
 
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
-  return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale>(job, stream)
-                           : launch_strips_as<StripTask::kScale>(job, stream);
+  return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale, GaussianWindow>(job, stream)
+                           : launch_strips_as<StripTask::kScale, GaussianWindow>(job, stream);
 }
 
 }  // namespace syncfree::ssim

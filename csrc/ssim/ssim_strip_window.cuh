@@ -14,11 +14,14 @@ SYNCFREE_HD constexpr double exp_series(double x) {
   return sum;
 }
 
-// Gaussian taps as immediates, scaled so that the end taps are 1: the first tap of a sum is then a
-// copy and the last an addition.
+// Taps as immediates, scaled so that the end taps are 1: the first tap of a sum is then a copy and
+// the last an addition. Those of a uniform window are all 1.
+template <int kCount, bool kIsUniform>
 struct StripTaps {
-  static constexpr int kTaps = 2 * kHalo + 1;
-  static constexpr double kSigma = 1.5;
+  static constexpr int kTaps = kCount;
+  static constexpr int kHalo = kTaps / 2;
+  static constexpr bool kUniform = kIsUniform;
+  static constexpr double kSigma = kUniform ? 0.0 : 1.5;
 
   float tap[kTaps];
   float partial[kTaps - 1];  // sum over a window row times the first k + 1 taps
@@ -28,7 +31,7 @@ struct StripTaps {
     for (int k = 0; k < kTaps; ++k) {
       const int offset = k - kHalo;
       const double distance = kHalo * kHalo - offset * offset;
-      tap[k] = static_cast<float>(exp_series(distance / (2.0 * kSigma * kSigma)));
+      tap[k] = kUniform ? 1.0f : static_cast<float>(exp_series(distance / (2.0 * kSigma * kSigma)));
       row_sum += static_cast<double>(tap[k]);
     }
     double sum = 0.0;
@@ -39,65 +42,68 @@ struct StripTaps {
   }
 };
 
+using GaussianWindow = StripTaps<11, false>;
+using UniformWindow = StripTaps<7, true>;
+
 // Over a whole window.
-inline constexpr float kTapSum = static_cast<float>(StripTaps{}.row_sum * StripTaps{}.row_sum);
+template <class Taps>
+inline constexpr double kTapSumOf = Taps{}.row_sum * Taps{}.row_sum;
 
-// The lane's columns and the halo on both sides.
-inline constexpr int kWindowColumns = kColumns + 2 * kHalo;
-
-// E[x^2] - E[x]^2 cancels the digits of a smooth, bright window, so x is taken relative to a pivot.
-// One pivot for a plane does not suit all parts of an image: each lane has its own, which follows
-// the rows, together with the sums that are under way.
+// What sums of x are about. E[x^2] - E[x]^2 cancels the digits of a smooth window whose level lies
+// far from there, so each lane has pivots of its own that follow the rows, together with the sums
+// that are under way.
 //
 // No single pivot suits all sums. Those of windows that have just begun hold the newest rows; where
 // a window is nearly complete, its newest rows may lie beyond an edge that hardly counts in it. So
 // young sums are about the level of the newest rows and old ones about that of four rows before.
+struct Pivots {
+  float young;
+  float old;
+};
+
+struct NoPivots {};  // both zero
+
+template <class Taps>
 class WindowSums {
  public:
-  // Of the windows that are about to be complete.
-  __device__ float pivot() const { return old_pivot_; }
-
-  __device__ bool would_move(float young, float old) const {
-    return young != young_pivot_ || old != old_pivot_;
-  }
-
-  __device__ void move_pivots(float young, float old) {
-    move<0, kOld>(young - young_pivot_);
-    move<kOld, kLast>(old - old_pivot_);
-    young_pivot_ = young;
-    old_pivot_ = old;
-  }
+  // The lane's columns and the halo on both sides.
+  static constexpr int kWindowColumns = kColumns + 2 * Taps::kHalo;
 
   // Takes in a row and gives out the sums of the window that ends with it. `x` is used up.
-  // `has_pivot` may be false where both pivots are zero.
-  __device__ void add_row(float (&x)[kWindowColumns], bool has_pivot, float (&sum)[kColumns],
+  __device__ void add_row(float (&x)[kWindowColumns], const NoPivots&, float (&sum)[kColumns],
                           float (&square)[kColumns]) {
     float row_sum[kColumns], row_square[kColumns];
-    if (has_pivot) {
-#pragma unroll
-      for (int i = 0; i < kWindowColumns; ++i) x[i] = __fsub_rn(x[i], young_pivot_);
-    }
-    filter(x, row_sum);
-#pragma unroll
-    for (int i = 0; i < kWindowColumns; ++i) x[i] = __fmul_rn(x[i], x[i]);
-    filter(x, row_square);
-
-    const float delta = old_pivot_ - young_pivot_;
+    filter_with_squares(x, row_sum, row_square);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      Moments row{row_sum[c], row_square[c]};
-      Moments grown{sum_[c][kOld - 1], square_[c][kOld - 1]};
-      if (has_pivot) {
-        row = about(row, delta, 0);
-        grown = about(grown, delta, kOld - 1);
-      }
+      sum[c] = advance(sum_[c], row_sum[c], row_sum[c], sum_[c][kOld - 1]);
+      square[c] = advance(square_[c], row_square[c], row_square[c], square_[c][kOld - 1]);
+    }
+  }
+
+  // The same about pivots, with the same bits where both are zero.
+  __device__ void add_row(float (&x)[kWindowColumns], const Pivots& pivots, float (&sum)[kColumns],
+                          float (&square)[kColumns]) {
+#pragma unroll
+    for (int i = 0; i < kWindowColumns; ++i) x[i] = __fsub_rn(x[i], pivots.young);
+    float row_sum[kColumns], row_square[kColumns];
+    filter_with_squares(x, row_sum, row_square);
+    const float delta = pivots.old - pivots.young;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const Moments row = about({row_sum[c], row_square[c]}, delta, 0);
+      const Moments grown = about({sum_[c][kOld - 1], square_[c][kOld - 1]}, delta, kOld - 1);
       sum[c] = advance(sum_[c], row_sum[c], row.sum, grown.sum);
       square[c] = advance(square_[c], row_square[c], row.square, grown.square);
     }
   }
 
+  __device__ void move_pivots(const Pivots& from, const Pivots& to) {
+    move<0, kOld>(to.young - from.young);
+    move<kOld, kLast>(to.old - from.old);
+  }
+
   __device__ void clear() {
-    young_pivot_ = old_pivot_ = 0.0f;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
 #pragma unroll
@@ -105,8 +111,8 @@ class WindowSums {
   }
 
  private:
-  static constexpr int kLast = StripTaps::kTaps - 1;
-  static constexpr int kOld = 7;  // sums over more rows than this are old
+  static constexpr int kLast = Taps::kTaps - 1;
+  static constexpr int kOld = 2 * kLast / 3 + 1;  // sums over more rows than this are old
 
   // Element k: over the k + 1 rows that came last.
   using Partial = float[kColumns][kLast];
@@ -119,7 +125,7 @@ class WindowSums {
   // From sums of w x and w x^2 over the first k + 1 rows to those of w (x - delta), w (x -
   // delta)^2.
   static __device__ Moments about(const Moments& m, float delta, int k) {
-    constexpr StripTaps kTaps;
+    constexpr Taps kTaps;
     const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], m.sum);
     return {fmaf(-delta, kTaps.partial[k], m.sum), fmaf(-2.0f * delta, halfway, m.square)};
   }
@@ -136,20 +142,45 @@ class WindowSums {
       }
   }
 
-  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kColumns]) {
-    constexpr StripTaps kTaps;
+  static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kColumns],
+                                             float (&row_square)[kColumns]) {
+    filter(x, row_sum, [](float end, float sum) { return end + sum; });
+    // The outermost columns belong to one window each, as end taps.
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) row[c] = x[c] + x[c + kLast];
+    for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
+    filter(x, row_square, [](float end, float sum) { return fmaf(end, end, sum); });
+  }
+
+  // Adds the outermost columns by `add_end`.
+  template <class AddEnd>
+  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kColumns],
+                                const AddEnd& add_end) {
+    constexpr int kEnd = kWindowColumns - 1;
+    if constexpr (Taps::kUniform) {
+      static_assert(Taps::kTaps == 7 && kColumns == 4);
+      const float left = x[1] + x[2], right = x[7] + x[8];
+      const float common = (x[3] + x[4]) + (x[5] + x[6]);
+      row[0] = add_end(x[0], left) + common;
+      row[1] = (left + x[7]) + common;
+      row[2] = (x[2] + right) + common;
+      row[3] = add_end(x[kEnd], right) + common;
+    } else {
+      constexpr Taps kTaps;
+      row[0] = add_end(x[0], x[kLast]);
 #pragma unroll
-    for (int k = 1; k < kLast; ++k)
+      for (int c = 1; c < kColumns - 1; ++c) row[c] = x[c] + x[c + kLast];
+      row[kColumns - 1] = add_end(x[kEnd], x[kEnd - kLast]);
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+      for (int k = 1; k < kLast; ++k)
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+    }
   }
 
   // From the old end: each sum moves one place on as it grows, which costs no copies.
   static __device__ float advance(float (&partial)[kLast], float young_row, float old_row,
                                   float grown) {
-    constexpr StripTaps kTaps;
+    constexpr Taps kTaps;
     const float complete = partial[kLast - 1] + old_row;
 #pragma unroll
     for (int k = kLast - 1; k > kOld; --k) partial[k] = fmaf(kTaps.tap[k], old_row, partial[k - 1]);
@@ -162,8 +193,6 @@ class WindowSums {
 
   Partial sum_;
   Partial square_;
-  float young_pivot_;
-  float old_pivot_;
 };
 
 }  // namespace syncfree::ssim

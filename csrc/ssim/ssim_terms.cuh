@@ -57,9 +57,11 @@ __device__ T deficit_numerator(const Terms<T>& k) {
   return fma(k.t, k.vd, k.u * k.md_squared);
 }
 
+// The product, with what the numerator has of it: no term is negative, so none is below the
+// numerator.
 template <class T>
-__device__ T deficit_denominator(const Terms<T>& k) {
-  return (k.t + k.md_squared) * (k.u + k.vd);
+__device__ T deficit_denominator(const Terms<T>& k, T numerator) {
+  return fma(k.t, k.u, fma(k.md_squared, k.vd, numerator));
 }
 
 // The contrast term (Vs - Vd + 2 C2) / (Vs + Vd + 2 C2) is one minus 2 vd over this.

@@ -1,0 +1,128 @@
+// Where a strip needs pivots other than zero, and which: judged by the rows that enter.
+#pragma once
+
+#include "ssim/ssim_strip_window.cuh"
+
+namespace syncfree::ssim {
+
+inline constexpr unsigned kWarp = 0xffffffffu;
+
+// A row of s or d in shared memory, its first column at kMargin to keep vectors aligned.
+inline constexpr int kMargin = 8;
+inline constexpr int kRowFloats = kStripColumns + 2 * kMargin;
+
+struct SumDifference {
+  float s;
+  float d;
+};
+
+// Over a lane's pixels of a few rows.
+struct alignas(16) PixelSums {
+  SumDifference sum;
+  SumDifference square;
+
+  static __device__ PixelSums of(const float (&s)[kColumns], const float (&d)[kColumns]) {
+    return {{over(s), over(d)}, {over_squares(s), over_squares(d)}};
+  }
+
+  __device__ PixelSums operator+(const PixelSums& other) const {
+    return {{sum.s + other.sum.s, sum.d + other.sum.d},
+            {square.s + other.square.s, square.d + other.square.d}};
+  }
+
+ private:
+  static __device__ float over(const float (&x)[kColumns]) { return (x[0] + x[1]) + (x[2] + x[3]); }
+
+  static __device__ float over_squares(const float (&x)[kColumns]) {
+    float sum = __fmul_rn(x[0], x[0]);
+#pragma unroll
+    for (int c = 1; c < kColumns; ++c) sum = fmaf(x[c], x[c], sum);
+    return sum;
+  }
+};
+
+// What a lane keeps of the rows before, in shared memory since registers are short.
+struct LaneHistory {
+  static constexpr int kPairs = 3;
+  PixelSums last_pair;
+  SumDifference level[kPairs];  // of the pairs before, the latest first
+  // Pairs to be taken about pivots other than zero, the current one included: of s or d, and of d.
+  // The same in the whole warp.
+  int about_pivots;
+  int d_about_pivots;
+};
+
+// Of one warp.
+struct WalkMemory {
+  alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
+  LaneHistory history[32];
+};
+
+// Rounding leaves about 9e-7 of the squared distance between a window's mean and its pivot in the
+// variance V, and the formula divides by V + 2 C2. So zero is good enough a pivot where
+//   mean^2 < care * 2 C2 + kSpread * V,
+// judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
+// not matter where the warp began.
+template <class Taps>
+class LevelRules {
+ public:
+  static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
+    return needs_none(sums.sum.s, sums.square.s, 2.0f, twice_c2);
+  }
+  // Where the variance of d is small it counts more than that of s.
+  static __device__ bool d_needs_none(const PixelSums& sums, float twice_c2) {
+    return needs_none(sums.sum.d, sums.square.d, 0.5f, twice_c2);
+  }
+
+  // Of the lane's columns in the pair of rows that stands in shared memory.
+  static __device__ SumDifference level_of_pair(const PixelSums& sums, const float* own) {
+    constexpr float kShare = 0.5f / kColumns;
+    const SumDifference level{sums.sum.s * kShare, sums.sum.d * kShare};
+    const bool usual = is_usual(level.s) && is_usual(level.d);
+    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels(own);
+  }
+
+  // Not beyond 1024 times the data range, about.
+  static __device__ bool is_usual(float x) { return fabsf(x) < kUsual; }
+
+ private:
+  static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
+  static constexpr float kUsual = 1024.0f / kTapSum;
+  static constexpr float kSpread = 2.0f;
+
+  static __device__ bool needs_none(float sum, float square, float care, float twice_c2) {
+    constexpr float kPixels = 4.0f * kColumns;
+    constexpr float kMeanWeight = 1.0f / (1.0f + kSpread);
+    constexpr float kAbsolute = kPixels * kPixels * kMeanWeight / (kTapSum * kTapSum);
+    const float limit = fmaf(kPixels * kSpread * kMeanWeight, square, care * kAbsolute * twice_c2);
+    return __fmul_rn(sum, sum) < limit;  // false for NaN and infinities
+  }
+
+  // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
+  // Where all pixels lie far outside the data range, none of them is an outlier.
+  static __device__ SumDifference level_of_usual_pixels(const float* own) {
+    float least = INFINITY;
+    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel(own, i)));
+    const float limit = fmaxf(kUsual, 16.0f * least);
+    SumDifference sum{0.0f, 0.0f};
+    int count = 0;
+    for (int i = 0; i < 2 * kColumns; ++i) {
+      const SumDifference x = pixel(own, i);
+      if (!(fabsf(x.s) < limit && fabsf(x.d) < limit)) continue;
+      sum.s += x.s;
+      sum.d += x.d;
+      ++count;
+    }
+    const float share = 1.0f / static_cast<float>(max(count, 1));
+    return {sum.s * share, sum.d * share};
+  }
+
+  static __device__ SumDifference pixel(const float* own, int i) {
+    const float* const s = own + i / kColumns * 2 * kRowFloats + i % kColumns;
+    return {s[0], s[kRowFloats]};
+  }
+
+  static __device__ float size(const SumDifference& x) { return fmaxf(fabsf(x.s), fabsf(x.d)); }
+};
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,305 @@
+// The walk of one warp down a strip: rows come in, outputs leave.
+#pragma once
+
+#include <type_traits>
+
+#include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_strip_levels.cuh"
+#include "ssim/ssim_strip_outputs.cuh"
+#include "ssim/ssim_strip_pool.cuh"
+#include "ssim/ssim_strip_rows.cuh"
+#include "ssim/ssim_strip_window.cuh"
+
+namespace syncfree::ssim {
+
+template <class Rows, StripTask kTask, class Taps>
+class StripWalk {
+ public:
+  __device__ StripWalk(const Job<float>& job, const StripUnits& units, WalkMemory& memory,
+                       float4* pool_slots, const Constants<float>& constants)
+      : job_(job),
+        units_(units),
+        memory_(memory),
+        constants_(constants),
+        outputs_(job, constants),
+        pool_(job, pool_slots) {}
+
+  // Units [first, first + count), one below the other in one strip.
+  __device__ void run(std::int64_t first, int count) {
+    const Geometry& g = job_.geometry;
+    const std::int64_t strip = first / units_.blocks;
+    const std::int64_t plane = strip / units_.strips;
+    const int strip_begin = static_cast<int>(strip - plane * units_.strips) * kStripColumns;
+    const int begin = static_cast<int>(first - strip * units_.blocks) * units_.rows_per_block;
+    const LaneColumns columns(strip_begin, static_cast<int>(g.size[2]), kHalo);
+    begin_ = begin;
+    end_ = min(begin + count * units_.rows_per_block, height());
+    int first_output = begin_, end_output = end_;
+    if (outputs_.leaves_border_out()) {
+      first_output = max(begin_, kHalo);
+      end_output = min(end_, height() - kHalo);
+    }
+    first_counting_ = first_output + kHalo;
+    counting_ = static_cast<unsigned>(max(end_output - first_output, 0));
+    inside_ = columns.inside;
+    const int lane = threadIdx.x % 32;
+    float* const own = memory_.rows + kMargin + kColumns * lane;
+    // Lanes without a halo column write where nobody reads.
+    const int halo_slot = lane < 2 * kHalo ? kMargin + columns.halo_slot : 0;
+    halo_from_own_ = halo_slot - kMargin - kColumns * lane;
+    outputs_.start(plane, columns.first);
+    if constexpr (kPools) pool_.start(plane, columns.first, begin_, end_);
+
+    const std::int64_t image = plane / g.channels;
+    const auto rows_from = [&](int row) {
+      return Rows(job_.preds, job_.target, g, image, plane - image * g.channels, columns, row);
+    };
+    Rows rows = rows_from(begin - kHalo - 2);
+    RowData<Element> sample, before[2], ahead[2];
+    rows_from(height() / 2).next(sample);
+    rows.next(before[0]);
+    rows.next(before[1]);
+    rows.next(ahead[0]);
+    rows.next(ahead[1]);
+    level_ = level_of_strip(sample);
+    begin_history(before);
+    s_.clear();
+    d_.clear();
+
+    int row = begin - kHalo;
+    for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
+      const int end = min(begin + (unit + 1) * units_.rows_per_block, height()) + kHalo;
+      for (; row < end; row += 2) take_pair(rows, ahead, own, row);
+      if (unit < 0)
+        outputs_.forget();
+      else
+        outputs_.flush(first + unit);
+    }
+    complete_units(job_.results, image, count);
+  }
+
+ private:
+  using Element = typename Rows::Element;
+  using Sums = WindowSums<Taps>;
+  using Rules = LevelRules<Taps>;
+  static constexpr int kHalo = Taps::kHalo;
+  static constexpr int kWindowColumns = Sums::kWindowColumns;
+  static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
+  static constexpr bool kPools = kIsScale<kTask>;
+
+  struct OwnColumns {
+    float s[kColumns];
+    float d[kColumns];
+  };
+
+  __device__ void begin_history(const RowData<Element> (&before)[2]) {
+    OwnColumns x[2];
+    convert(before[0], x[0]);
+    convert(before[1], x[1]);
+    about_zero_ = true;
+    history() = {PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d), {}, 0, 0};
+  }
+
+  // Puts a row into shared memory and asks for the one after the next: before the barrier, which
+  // keeps the compiler from asking later.
+  __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row, OwnColumns& x,
+                            float4& neighbours) {
+    const SumDifference halo = convert(data, x);
+    if constexpr (kPools) neighbours = sums_of_neighbours(data);
+    rows.next(data);
+    store_row(own, x, halo);
+    if constexpr (kAddsErrors<kTask>) add_errors(x.d, row);
+  }
+
+  // The rows `row` and `row` + 1 enter.
+  __device__ void take_pair(Rows& rows, RowData<Element> (&ahead)[2], float* own, int row) {
+    OwnColumns x[2];
+    float4 neighbours[2];
+    __syncwarp();
+    share_row(rows, ahead[0], own, row, x[0], neighbours[0]);
+    share_row(rows, ahead[1], own + 2 * kRowFloats, row + 1, x[1], neighbours[1]);
+    __syncwarp();
+    if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
+    const PixelSums pair = PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d);
+    const PixelSums two_pairs = history().last_pair + pair;
+    history().last_pair = pair;
+
+    const auto take = [&](const auto& about_s, const auto& about_d) {
+      take_row<0>(own, row, x[0], about_s, about_d);
+      take_row<1>(own, row, x[1], about_s, about_d);
+    };
+    const bool s_needs_none = Rules::s_needs_none(two_pairs, constants_.twice_c2);
+    const bool d_needs_none = Rules::d_needs_none(two_pairs, constants_.twice_c2);
+    if (__all_sync(kWarp, s_needs_none && d_needs_none && about_zero_)) {
+      take(NoPivots{}, NoPivots{});
+      return;
+    }
+    // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
+    const bool s_is_plain = __all_sync(kWarp, s_needs_none);
+    const bool d_is_plain = __all_sync(kWarp, d_needs_none);
+    SumDifference level = Rules::level_of_pair(pair, own);
+    if (s_is_plain) level.s = 0.0f;
+    if (d_is_plain) level.d = 0.0f;
+    LaneHistory& lane = history();
+    constexpr int kPairs = LaneHistory::kPairs + 1;
+    lane.about_pivots = s_is_plain && d_is_plain ? lane.about_pivots - 1 : kPairs;
+    lane.d_about_pivots = d_is_plain ? max(lane.d_about_pivots - 1, 0) : kPairs;
+    about_zero_ = lane.about_pivots <= 1;
+    const SumDifference last = lane.level[0], second_last = lane.level[1],
+                        third_last = lane.level[2];
+    lane.level[0] = level;
+    lane.level[1] = last;
+    lane.level[2] = second_last;
+    const Pivots about_s{level.s, second_last.s};
+    s_.move_pivots({last.s, third_last.s}, about_s);
+    if (lane.d_about_pivots == 0) {
+      take(about_s, NoPivots{});
+    } else {
+      const Pivots about_d{level.d, second_last.d};
+      d_.move_pivots({last.d, third_last.d}, about_d);
+      take(about_s, about_d);
+    }
+  }
+
+  // A row completes an output that counts.
+  __device__ bool counts(int row, bool is_first_of_pair) const {
+    if constexpr (kTask == StripTask::kValue || kTask == StripTask::kErrors)
+      return is_first_of_pair || row < end_ + kHalo;
+    else
+      return static_cast<unsigned>(row - first_counting_) < counting_;
+  }
+
+  // A unit counts the rows that enter while its outputs leave, so that each row is counted once,
+  // wherever a warp begins.
+  __device__ void add_errors(const float (&d)[kColumns], int row) {
+    float squared = 0.0f, absolute = 0.0f;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const float x = Rows::kAligned || outputs_.has_column(c) ? d[c] : 0.0f;
+      squared = fmaf(x, x, squared);
+      absolute += fabsf(x);
+    }
+    const bool counts = row >= (begin_ == 0 ? 0 : begin_ + kHalo) && row < height();
+    outputs_.add_errors(counts ? squared : 0.0f, counts ? absolute : 0.0f);
+  }
+
+  // A row enters and the outputs of the row kHalo before it leave. Pivots is the type of either, or
+  // NoPivots, which saves their price.
+  template <int kOffset, class AboutS, class AboutD>
+  __device__ void take_row(const float* pair, int first_row, const OwnColumns& own_columns,
+                           const AboutS& about_s, const AboutD& about_d) {
+    const float* const own = pair + kOffset * 2 * kRowFloats;
+    const int row = first_row + kOffset;
+    float x[kWindowColumns];
+    StripMoments sums;
+    load_window(own + kRowFloats, own_columns.d, x);
+    d_.add_row(x, about_d, sums.d, sums.dd);
+    load_window(own, own_columns.s, x);
+    s_.add_row(x, about_s, sums.s, sums.ss);
+    float zero_s = __fmul_rn(level_, kTapSum);
+    if constexpr (std::is_same_v<AboutS, Pivots>) zero_s = fmaf(about_s.old, kTapSum, zero_s);
+    const int y = row - kHalo;
+    const bool counted = counts(row, kOffset == 0);
+    if constexpr (std::is_same_v<AboutD, Pivots>)
+      outputs_.add_row(sums, y, counted, zero_s, __fmul_rn(about_d.old, kTapSum));
+    else
+      outputs_.add_row(sums, y, counted, zero_s);
+  }
+
+  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over a row.
+  __device__ float level_of_strip(const RowData<Element>& row) {
+    level_ = 0.0f;
+    OwnColumns x;
+    convert(row, x);
+    float sum = PixelSums::of(x.s, x.d).sum.s * (1.0f / kColumns);
+    float lanes = 1.0f;
+    if (!Rules::is_usual(sum)) sum = lanes = 0.0f;
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      sum += __shfl_xor_sync(kWarp, sum, distance);
+      lanes += __shfl_xor_sync(kWarp, lanes, distance);
+    }
+    return sum / fmaxf(lanes, 1.0f);
+  }
+
+  __device__ SumDifference sum_difference(float a, float b) const {
+    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
+    // clamped.
+    if constexpr (kClamps<kTask>) {
+      a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
+      b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
+    }
+    return {fmaf(a + b, constants_.scale, -level_), __fmul_rn(a - b, constants_.scale)};
+  }
+
+  // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
+  __device__ SumDifference convert(const RowData<Element>& data, OwnColumns& own) const {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
+      own.s[c] = x.s;
+      own.d[c] = x.d;
+    }
+    const float halo = to<float>(data.halo);
+    return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+  }
+
+  __device__ void store_row(float* own, const OwnColumns& x, const SumDifference& halo) const {
+    if (inside_) {
+      *reinterpret_cast<float4*>(own) = make_float4(x.s[0], x.s[1], x.s[2], x.s[3]);
+      *reinterpret_cast<float4*>(own + kRowFloats) = make_float4(x.d[0], x.d[1], x.d[2], x.d[3]);
+    }
+    own[halo_from_own_] = halo.s;
+    own[halo_from_own_ + kRowFloats] = halo.d;
+  }
+
+  // The lane's own columns it has already.
+  __device__ static void load_window(const float* own, const float (&own_columns)[kColumns],
+                                     float (&x)[kWindowColumns]) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) x[kHalo + c] = own_columns[c];
+    if constexpr (kHalo > kColumns) {
+      static_assert(kHalo == kColumns + 1);
+      x[0] = own[-kHalo];
+      load_shared(own - kColumns, x + 1);
+      load_shared(own + kColumns, x + kHalo + kColumns);
+      x[kWindowColumns - 1] = own[2 * kColumns];
+    } else {
+      float left[kColumns], right[kColumns];
+      load_shared(own - kColumns, left);
+      load_shared(own + kColumns, right);
+#pragma unroll
+      for (int i = 0; i < kHalo; ++i) {
+        x[i] = left[kColumns - kHalo + i];
+        x[kHalo + kColumns + i] = right[i];
+      }
+    }
+  }
+
+  __device__ static void load_shared(const float* from, float* x) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  }
+
+  __device__ int height() const { return static_cast<int>(job_.geometry.size[1]); }
+  __device__ LaneHistory& history() { return memory_.history[threadIdx.x % 32]; }
+
+  const Job<float>& job_;
+  const StripUnits& units_;
+  WalkMemory& memory_;
+  const Constants<float> constants_;
+  Sums s_;
+  Sums d_;
+  bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
+  float level_;
+  StripOutputs<kTask, Taps> outputs_;
+  StripPool<Rows::kAligned> pool_;
+  int begin_;  // rows whose outputs belong to the units
+  int end_;
+  int first_counting_;  // rows that complete an output that counts
+  unsigned counting_;
+  int halo_from_own_;
+  bool inside_;
+};
+
+}  // namespace syncfree::ssim
