@@ -227,6 +227,64 @@ def test_bits_of_an_image_do_not_depend_on_its_company(
     assert torch.equal(values(target, preds), whole)
 
 
+def _pixels_at_an_odd_address(x: Tensor) -> Tensor:
+    """Channels-last, one element off the start of the memory."""
+    n, c, h, w = x.shape
+    return x.new_zeros(x.numel() + 1)[1:].view(n, h, w, c).permute(0, 3, 1, 2).copy_(x)
+
+
+LARGE_LAYOUTS = [*LAYOUTS, Layout("odd_address", _pixels_at_an_odd_address)]
+# More than one piece a plane, the last one incomplete; three and four channels and others; a plane
+# that is no multiple of a vector.
+LARGE_SHAPES = [(2, 3, 168, 200), (1, 4, 152, 220), (1, 5, 140, 120), (2, 3, 131, 127)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", LARGE_SHAPES, ids=str)
+def test_bits_of_large_images_do_not_depend_on_layout(
+    shape: tuple[int, ...], dtype: torch.dtype, device: str
+) -> None:
+    """Also where the layouts of the two images differ."""
+    # Bytes are cut where planes have 65,536 elements.
+    scale = 2 if dtype == torch.uint8 else 1
+    preds, target = image_pair((*shape[:2], shape[2] * scale, shape[3]), dtype, device)
+    data_range = range_of(dtype)
+    for dim in ((1, 2, 3), (2, 3), None):
+
+        def values(a: Tensor, b: Tensor, dim: tuple[int, ...] | None = dim) -> Tensor:
+            return peak_signal_noise_ratio(a, b, data_range, dim=dim, reduction="none")
+
+        want = values(preds, target)
+        check(want, reference(preds, target, data_range, dim=dim))
+        for layout in LARGE_LAYOUTS:
+            same = layout.apply(preds), layout.apply(target)
+            for a, b in (same, (same[0], target), (preds, same[1])):
+                assert torch.equal(values(a, b), want), (layout, dim)
+        if dim == (1, 2, 3):
+            assert torch.equal(values(preds[-1:], target[-1:]), want[-1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16], ids=str)
+def test_clamped_large_images_in_any_layout(dtype: torch.dtype, device: str) -> None:
+    preds, target = image_pair((1, 3, 264, 256), dtype, device)
+    data_range = (20.5, 200.25) if dtype == torch.uint8 else (0.2, 0.7)
+    want = peak_signal_noise_ratio(preds, target, data_range)
+    check(want, reference(preds, target, data_range))
+    for layout in LARGE_LAYOUTS:
+        got = peak_signal_noise_ratio(layout.apply(preds), layout.apply(target), data_range)
+        assert torch.equal(got, want), layout
+
+
+@pytest.mark.parametrize("start", range(17))
+def test_rows_at_any_address(start: int, device: str) -> None:
+    for dtype in (torch.uint8, torch.float16, torch.float32):
+        a, b = image_pair((1, 1, 1, 20_000), dtype, device)
+        b = b.flatten()[: 20_000 - start]
+        want = peak_signal_noise_ratio(a.flatten()[start:].clone(), b, range_of(dtype))
+        assert torch.equal(peak_signal_noise_ratio(a.flatten()[start:], b, range_of(dtype)), want)
+        check(want, reference(a.flatten()[start:], b, range_of(dtype)))
+
+
 @pytest.mark.fuzz
 @examples(30)
 @given(

@@ -29,6 +29,9 @@ syncfree_status_code syncfree_psnr(const syncfree_tensor* preds, const syncfree_
       fail(SYNCFREE_INVALID_ARGUMENT, "Expected `kept` in the range [0, ", problem.preds.rank,
            "] for tensors of shape ", shape_text(problem.preds), ", but got ", given.kept, ".");
 
+    problem.plane =
+        psnr::plane_elements(problem.preds.size + problem.kept, problem.preds.rank - problem.kept);
+
     const bool each = problem.reduction == Reduction::kNone;
     const Result out = result("value", value, *preds, problem.preds.size, each ? given.kept : 0);
     problem.value = out.data;

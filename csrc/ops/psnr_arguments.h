@@ -55,12 +55,22 @@ inline Operands operands_of(const Tensor& preds, const Tensor& target,
                 kept_first(wide_view_of(target), reduced), kept);
 }
 
-inline std::vector<std::int64_t> kept_sizes(const Tensor& tensor,
-                                            const std::vector<bool>& reduced) {
+inline std::vector<std::int64_t> sizes_where(const Tensor& tensor, const std::vector<bool>& reduced,
+                                             bool wanted) {
   std::vector<std::int64_t> sizes;
   for (std::size_t d = 0; d < reduced.size(); ++d)
-    if (!reduced[d]) sizes.push_back(tensor.sizes()[d]);
+    if (reduced[d] == wanted) sizes.push_back(tensor.sizes()[d]);
   return sizes;
+}
+
+inline std::vector<std::int64_t> kept_sizes(const Tensor& tensor,
+                                            const std::vector<bool>& reduced) {
+  return sizes_where(tensor, reduced, false);
+}
+
+inline std::vector<std::int64_t> reduced_sizes(const Tensor& tensor,
+                                               const std::vector<bool>& reduced) {
+  return sizes_where(tensor, reduced, true);
 }
 
 }  // namespace syncfree::ops

@@ -32,6 +32,8 @@ struct Problem {
   TensorView preds;
   TensorView target;
   int kept = 0;
+  // plane_elements of the logical sizes that are summed over. CUDA cuts large planes apart.
+  std::int64_t plane = 0;
 
   DataRange range;  // kValue or kInterval
   double base = 10.0;
@@ -43,6 +45,17 @@ struct Problem {
 
   States states;  // optional
 };
+
+// Elements of the last two dimensions longer than one.
+inline std::int64_t plane_elements(const std::int64_t* size, int rank) {
+  std::int64_t elements = 1;
+  int left = 2;
+  for (int d = rank - 1; d >= 0 && left > 0; --d) {
+    elements *= size[d];
+    left -= size[d] != 1;
+  }
+  return elements;
+}
 
 void run(const Problem& problem, ParallelFor parallel_for);
 

@@ -15,8 +15,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 
-// 64 registers a thread and 128 bytes of loads in flight each: 128 KB an SM, twice what HBM needs.
-constexpr int kBlocksPerMultiprocessor = 4;
+// Blocks of the narrow kernel on a multiprocessor.
+constexpr int kNarrowBlocks = 4;
 
 // Few enough that one block sums the partial results of a large image in about a microsecond.
 constexpr std::int64_t kMostChunks = 2048;
@@ -28,14 +28,15 @@ struct Plan {
   Operands operands;
   bool narrow;
   bool pooled;
-  Chunks chunks;  // of one result, or of the results when narrow
+  Pieces pieces;       // of each result
+  Chunks chunks;       // of the results when narrow
+  int pixel_channels;  // for PixelLoader, or 0
   std::int64_t blocks;
 };
 
 // Elements that a block sums in the accumulator type before it goes on in double.
 template <class Loader>
-inline constexpr std::int64_t kQuantum =
-    static_cast<std::int64_t>(kThreads) * Loader::kVector * kUnroll;
+inline constexpr int kQuantum = kThreads * Loader::kVector * kUnroll;
 
 struct Output {
   void* value;
@@ -52,21 +53,21 @@ struct Output {
 
 // The last block turns per-chunk sums into results. Each sum is taken in one fixed order: by the
 // whole block for a pooled result, by one warp for each of several, whatever their number.
-__device__ void finish_wide(const Operands& operands, const Chunks& chunks, bool pooled,
+__device__ void finish_wide(const Operands& operands, const Pieces& pieces, bool pooled,
                             const Output& output, double* partial, double* values) {
   if (pooled) {
     double sum = 0.0;
-    for (std::int64_t i = threadIdx.x; i < chunks.count; i += kThreads) sum += partial[i];
+    for (std::int64_t i = threadIdx.x; i < pieces.count; i += kThreads) sum += partial[i];
     sum = block_sum<kThreads>(sum);
     if (threadIdx.x == 0) output.store(0, output.value_of(0, sum, operands.reduced));
     return;
   }
   const int lane = threadIdx.x % 32;
-  const std::int64_t pending = chunks.count > 1 ? operands.results : 0;
+  const std::int64_t pending = pieces.count > 1 ? operands.results : 0;
   for (std::int64_t result = threadIdx.x / 32; result < pending; result += kThreads / 32) {
     double sum = 0.0;
-    for (std::int64_t i = lane; i < chunks.count; i += 32)
-      sum += partial[result * chunks.count + i];
+    for (std::int64_t i = lane; i < pieces.count; i += 32)
+      sum += partial[result * pieces.count + i];
     sum = warp_sum(sum);
     if (lane != 0) continue;
     const double value = output.value_of(result, sum, operands.reduced);
@@ -85,35 +86,46 @@ __device__ void finish_wide(const Operands& operands, const Chunks& chunks, bool
 }
 
 template <class Loader>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, Loader::kBlocksPerMultiprocessor)
     wide_kernel(const __grid_constant__ Operands operands, Clamp<typename Loader::Acc> clamp,
-                Chunks chunks, bool pooled, Output output, std::uint32_t* ticket, double* partial,
-                double* values) {
-  const std::int64_t total = operands.results * chunks.count;
-  for (std::int64_t item = blockIdx.x; item < total; item += gridDim.x) {
-    const std::int64_t result = item / chunks.count;
-    const std::int64_t begin = (item - result * chunks.count) * chunks.elements;
-    const std::int64_t end = min(begin + chunks.elements, operands.reduced);
-    const Loader loader(operands, result);
-    double sum = 0.0;
-    for (std::int64_t base = begin; base < end; base += kQuantum<Loader>)
-      sum += group_squared_error<Loader, kThreads, kUnroll>(loader, clamp, base, end);
-    sum = block_sum<kThreads>(sum);
-    if (threadIdx.x != 0) continue;
-    if (pooled || chunks.count > 1) {
-      partial[item] = sum;
-    } else if (output.reduction == Reduction::kNone) {
-      output.store(result, output.value_of(result, sum, operands.reduced));
-    } else {
-      values[result] = output.value_of(result, sum, operands.reduced);
+                const __grid_constant__ Pieces pieces, bool pooled, Output output,
+                std::uint32_t* ticket, double* partial, double* values) {
+  constexpr int kPlanes = Loader::kPlanes;
+  const std::int64_t items = pieces.count / kPlanes;  // of a result: each piece of kPlanes planes
+  for (std::int64_t item = blockIdx.x; item < operands.results * items; item += gridDim.x) {
+    const std::int64_t result = item / items;
+    const std::int64_t planes = (item - result * items) / pieces.of_plane * kPlanes;
+    const std::int64_t piece = (item - result * items) % pieces.of_plane;
+    const std::int64_t begin = piece * pieces.elements;
+    const int count = static_cast<int>(min(pieces.elements, pieces.plane - begin));
+    const Loader loader(operands, result, planes * pieces.plane + begin);
+    double sum[kPlanes] = {};
+    for (int base = 0; base < count; base += kQuantum<Loader>)
+      add_group<kThreads, kUnroll>(loader, clamp, base, count, sum);
+    // Where a plane's pieces follow each other, as with one item a piece.
+    const std::int64_t slot =
+        kPlanes == 1 ? item : item + item / pieces.of_plane * (kPlanes - 1) * pieces.of_plane;
+#pragma unroll
+    for (int p = 0; p < kPlanes; ++p) {
+      const double total = block_sum<kThreads>(sum[p]);
+      if (threadIdx.x != 0) continue;
+      if (pooled || pieces.count > 1) {
+        partial[slot + p * pieces.of_plane] = total;
+      } else {
+        const double value = output.value_of(item, total, operands.reduced);
+        if (output.reduction == Reduction::kNone)
+          output.store(item, value);
+        else
+          values[item] = value;
+      }
     }
   }
   if (is_last_block(ticket, gridDim.x))
-    finish_wide(operands, chunks, pooled, output, partial, values);
+    finish_wide(operands, pieces, pooled, output, partial, values);
 }
 
 template <class Acc>
-__global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
+__global__ void __launch_bounds__(kThreads, kNarrowBlocks)
     narrow_kernel(const __grid_constant__ Operands operands, Clamp<Acc> clamp, Chunks chunks,
                   Output output, std::uint32_t* ticket, double* partial) {
   for (std::int64_t chunk = blockIdx.x; chunk < chunks.count; chunk += gridDim.x) {
@@ -121,10 +133,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     const std::int64_t end = min(begin + chunks.elements, operands.results);
     double sum = 0.0;
     for (std::int64_t result = begin + threadIdx.x; result < end; result += kThreads) {
-      const StridedLoader<Acc, 1> loader(operands, result);
+      const MixedLoader<Acc, 1> loader(operands, result, 0);
       double squared = 0.0;
       for (std::int64_t i = 0; i < operands.reduced; ++i)
-        squared += loader.squared_error(i, 1, clamp);
+        squared += loader.squared_error(0, i, 1, clamp);
       const double value = output.value_of(result, squared, operands.reduced);
       if (output.reduction == Reduction::kNone)
         output.store(result, value);
@@ -144,53 +156,69 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     output.store(0, output.reduction == Reduction::kMean ? sum / operands.results : sum);
 }
 
-// The loader for the operands' layout and types.
+// Calls f with the type of both operands and true, or with the one that their sum has and false.
 template <class F>
-auto with_loader(const Operands& o, F&& f) {
-  const bool same_type = o.preds.dtype == o.target.dtype;
-  const auto choose = [&]<class T>(TypeTag<T>) {
-    using Acc = typename ContiguousLoader<T>::Acc;
-    return o.contiguous ? f(TypeTag<ContiguousLoader<T>>{})
-                        : f(TypeTag<StridedLoader<Acc, kVectorOf<T>>>{});
-  };
-  if (same_type) {
+auto with_type(const Operands& o, F&& f) {
+  if (o.preds.dtype == o.target.dtype) {
     switch (o.preds.dtype) {
       case DType::kFloat32:
-        return choose(TypeTag<float>{});
+        return f(TypeTag<float>{}, std::true_type{});
       case DType::kFloat64:
-        return choose(TypeTag<double>{});
+        return f(TypeTag<double>{}, std::true_type{});
       case DType::kFloat16:
-        return choose(TypeTag<Half>{});
+        return f(TypeTag<Half>{}, std::true_type{});
       case DType::kBFloat16:
-        return choose(TypeTag<BFloat16>{});
+        return f(TypeTag<BFloat16>{}, std::true_type{});
       case DType::kUInt8:
-        return choose(TypeTag<std::uint8_t>{});
+        return f(TypeTag<std::uint8_t>{}, std::true_type{});
       default:
         break;
     }
   }
   if (o.preds.dtype == DType::kFloat64 || o.target.dtype == DType::kFloat64)
-    return f(TypeTag<StridedLoader<double, kVectorOf<double>>>{});
-  return f(TypeTag<StridedLoader<float, kVectorOf<float>>>{});
+    return f(TypeTag<double>{}, std::false_type{});
+  return f(TypeTag<float>{}, std::false_type{});
+}
+
+// The loader for the operands' layout and types.
+template <class F>
+void with_loader(const Plan& plan, F&& f) {
+  with_type(plan.operands, [&]<class T, class Same>(TypeTag<T>, Same) {
+    if constexpr (!Same::value)
+      f(TypeTag<MixedLoader<T, kVectorOf<T>>>{});
+    else if (plan.operands.contiguous)
+      f(TypeTag<ContiguousLoader<T>>{});
+    else if (plan.pixel_channels == 3)
+      f(TypeTag<PixelLoader<T, 3>>{});
+    else if (plan.pixel_channels == 4)
+      f(TypeTag<PixelLoader<T, 4>>{});
+    else
+      f(TypeTag<StridedLoader<T>>{});
+  });
 }
 
 Plan make_plan(const Problem& problem) {
-  Plan plan;
+  Plan plan{};
   plan.operands = make_operands(problem);
   plan.pooled = problem.kept == 0;
   plan.narrow = !plan.pooled && plan.operands.reduced <= kNarrow;
-  std::int64_t items;
+  std::int64_t items = 0, blocks = kNarrowBlocks;
   if (plan.narrow) {
     plan.chunks = make_chunks(plan.operands.results, kThreads, kMostChunks);
     items = plan.chunks.count;
   } else {
-    const std::int64_t quantum =
-        with_loader(plan.operands, [](auto tag) { return kQuantum<typename decltype(tag)::type>; });
-    plan.chunks = make_chunks(plan.operands.reduced, quantum, kMostChunks);
-    items = plan.operands.results * plan.chunks.count;
+    const std::int64_t vector = with_type(
+        plan.operands, [](auto tag, auto) { return kVectorOf<typename decltype(tag)::type>; });
+    plan.pieces = make_pieces(plan.operands.reduced, problem.plane, kThreads * vector * kUnroll,
+                              vector, kMostChunks);
+    plan.pixel_channels = interleaved_channels(plan.operands, plan.pieces);
+    with_loader(plan, [&](auto tag) {
+      using Loader = typename decltype(tag)::type;
+      items = plan.operands.results * plan.pieces.count / Loader::kPlanes;
+      blocks = Loader::kBlocksPerMultiprocessor;
+    });
   }
-  plan.blocks = std::clamp<std::int64_t>(
-      items, 1, kBlocksPerMultiprocessor * current_device_info().multiprocessors);
+  plan.blocks = std::clamp<std::int64_t>(items, 1, blocks * current_device_info().multiprocessors);
   return plan;
 }
 
@@ -199,7 +227,7 @@ Plan make_plan(const Problem& problem) {
 WorkspaceSize workspace_size(const Problem& problem) {
   const Plan plan = make_plan(problem);
   const std::int64_t partial =
-      plan.narrow ? plan.chunks.count : plan.operands.results * plan.chunks.count;
+      plan.narrow ? plan.chunks.count : plan.operands.results * plan.pieces.count;
   const std::int64_t values = plan.narrow || plan.pooled ? 0 : plan.operands.results;
   return {sizeof(std::uint32_t), static_cast<std::size_t>(partial + values) * sizeof(double)};
 }
@@ -213,8 +241,8 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
                       make_scale(range, problem.base), problem.states};
   auto* ticket = static_cast<std::uint32_t*>(workspace.zeroed);
   auto* partial = static_cast<double*>(workspace.scratch);
-  double* values = partial + plan.operands.results * plan.chunks.count;
-  with_loader(plan.operands, [&](auto tag) {
+  double* values = partial + plan.operands.results * plan.pieces.count;
+  with_loader(plan, [&](auto tag) {
     using Loader = typename decltype(tag)::type;
     using Acc = typename Loader::Acc;
     const auto clamp = make_clamp<Acc>(problem.range);
@@ -223,7 +251,7 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
                                                                output, ticket, partial);
     else
       wide_kernel<Loader><<<plan.blocks, kThreads, 0, stream>>>(
-          plan.operands, clamp, plan.chunks, plan.pooled, output, ticket, partial, values);
+          plan.operands, clamp, plan.pieces, plan.pooled, output, ticket, partial, values);
   });
   return cudaGetLastError();
 }

@@ -1,0 +1,359 @@
+// Reads two operands of any layout. Every loader of a type deals out the same elements to a thread
+// in the same order, so that layout changes the loads and never a bit of the sum.
+#pragma once
+
+#include <type_traits>
+
+#include "psnr/psnr_operands.cuh"
+
+namespace syncfree::psnr {
+
+// The 16 elements or fewer of one 16 B load.
+template <class T>
+inline constexpr int kVectorOf = 16 / sizeof(T);
+
+template <class T>
+using AccOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// As words, since the compiler keeps arrays of narrower elements in memory. Positions are known
+// when it unrolls.
+template <class T>
+struct Vector {
+  std::uint32_t word[4];
+
+  __device__ T operator[](int k) const {
+    T element;
+    if constexpr (sizeof(T) == 8) {
+      const std::uint64_t bits = static_cast<std::uint64_t>(word[2 * k + 1]) << 32 | word[2 * k];
+      memcpy(&element, &bits, 8);
+    } else if constexpr (sizeof(T) == 4) {
+      memcpy(&element, &word[k], 4);
+    } else {
+      constexpr int kPerWord = 4 / sizeof(T);
+      const std::uint32_t bits = word[k / kPerWord] >> (k % kPerWord * 8 * sizeof(T));
+      memcpy(&element, &bits, sizeof(T));
+    }
+    return element;
+  }
+
+  // Onto zeros, each position once.
+  __device__ void put(int k, T element) {
+    if constexpr (sizeof(T) == 8) {
+      std::uint64_t bits;
+      memcpy(&bits, &element, 8);
+      word[2 * k] = static_cast<std::uint32_t>(bits);
+      word[2 * k + 1] = static_cast<std::uint32_t>(bits >> 32);
+    } else if constexpr (sizeof(T) == 4) {
+      memcpy(&word[k], &element, 4);
+    } else {
+      constexpr int kPerWord = 4 / sizeof(T);
+      std::uint32_t bits = 0;
+      memcpy(&bits, &element, sizeof(T));
+      word[k / kPerWord] |= bits << (k % kPerWord * 8 * sizeof(T));
+    }
+  }
+};
+
+template <class T>
+struct Pair {
+  Vector<T> preds;
+  Vector<T> target;
+};
+
+__device__ inline bool is_aligned(const void* address) {
+  return (reinterpret_cast<std::uintptr_t>(address) & 15) == 0;
+}
+
+// Types below four bytes by the aligned words around them: each word holds an element that is
+// wanted, so none lies outside of the memory's own words.
+template <class T>
+__device__ Vector<T> load_unaligned(const T* from) {
+  Vector<T> vector{};
+  if constexpr (sizeof(T) < 4) {
+    const auto address = reinterpret_cast<std::uintptr_t>(from);
+    const auto* words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
+    const unsigned shift = static_cast<unsigned>(address & 3) * 8;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) vector.word[k] = __ldg(words + k);
+    if (shift != 0) {
+      const std::uint32_t next = __ldg(words + 4);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const std::uint64_t high = k < 3 ? vector.word[k + 1] : next;
+        vector.word[k] = static_cast<std::uint32_t>((high << 32 | vector.word[k]) >> shift);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < kVectorOf<T>; ++k) vector.put(k, from[k]);
+  }
+  return vector;
+}
+
+// Streaming loads: each element is used once and should not push others out of L2.
+template <class T>
+__device__ Vector<T> load_vector(const T* from, bool aligned) {
+  if (!aligned) return load_unaligned(from);
+  const uint4 raw = __ldcs(reinterpret_cast<const uint4*>(from));
+  return {{raw.x, raw.y, raw.z, raw.w}};
+}
+
+// A loader stands at element `first` of a result and counts from there: i is a multiple of kVector.
+// It serves kPlanes planes at once and has kAhead vectors of each under way (0: it reads element by
+// element only). With kBlocksPerMultiprocessor blocks of 256 threads that is 64 KB an SM or more,
+// what HBM needs.
+
+// Both operands of one type, the elements of a result side by side.
+template <class T>
+struct ContiguousLoader {
+  using Acc = AccOf<T>;
+  using Raw = Pair<T>;
+  static constexpr int kVector = kVectorOf<T>;
+  static constexpr int kPlanes = 1;
+  static constexpr int kAhead = 4;
+  static constexpr int kBlocksPerMultiprocessor = 4;
+
+  const T* preds;
+  const T* target;
+  bool aligned;
+
+  __device__ ContiguousLoader(const Operands& o, std::int64_t result, std::int64_t first) {
+    const Offsets base = place_of(o, result, 0, o.kept).offsets;
+    preds = static_cast<const T*>(o.preds.data) + base.preds + first;
+    target = static_cast<const T*>(o.target.data) + base.target + first;
+    aligned = is_aligned(preds) && is_aligned(target);
+  }
+
+  __device__ Raw load(int i) const {
+    return {load_vector(preds + i, aligned), load_vector(target + i, aligned)};
+  }
+  __device__ static const Pair<T>& pair(const Raw& raw, int) { return raw; }
+
+  __device__ Acc squared_error(int, int i, int count, const Clamp<Acc>& clamp) const {
+    Acc sum = 0;
+    for (int k = 0; k < count; ++k) {
+      const Acc d = clamp(to<Acc>(preds[i + k])) - clamp(to<Acc>(target[i + k]));
+      sum += d * d;
+    }
+    return sum;
+  }
+};
+
+// Element by element through any strides; divides only where a row begins.
+struct Walk {
+  const Operands& o;
+  Offsets base;
+  std::int64_t index;
+  Place place;
+
+  __device__ Walk(const Operands& operands, const Offsets& base_of_result, std::int64_t i)
+      : o(operands),
+        base(base_of_result),
+        index(i),
+        place(place_of(operands, i, operands.kept, operands.preds.rank)) {}
+
+  __device__ Offsets offsets() const {
+    return {base.preds + place.offsets.preds, base.target + place.offsets.target};
+  }
+  __device__ void step() {
+    ++index;
+    if (--place.left == 0) {
+      place = place_of(o, index, o.kept, o.preds.rank);
+    } else {
+      place.offsets.preds += o.preds.stride[o.preds.rank - 1];
+      place.offsets.target += o.target.stride[o.preds.rank - 1];
+    }
+  }
+};
+
+// Both operands of one type, any strides.
+template <class T>
+struct StridedLoader {
+  using Acc = AccOf<T>;
+  using Raw = Pair<T>;
+  static constexpr int kVector = kVectorOf<T>;
+  static constexpr int kPlanes = 1;
+  static constexpr int kAhead = 2;
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
+  const Operands& o;
+  Offsets base;
+  std::int64_t first;
+
+  __device__ StridedLoader(const Operands& operands, std::int64_t result, std::int64_t from)
+      : o(operands), base(place_of(o, result, 0, o.kept).offsets), first(from) {}
+
+  __device__ const T* preds_at(std::int64_t offset) const {
+    return static_cast<const T*>(o.preds.data) + offset;
+  }
+  __device__ const T* target_at(std::int64_t offset) const {
+    return static_cast<const T*>(o.target.data) + offset;
+  }
+
+  __device__ static Vector<T> load_row(const T* from, std::int64_t stride) {
+    if (stride == 1) return load_vector(from, is_aligned(from));
+    Vector<T> vector{};
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) vector.put(k, from[k * stride]);
+    return vector;
+  }
+
+  __device__ Raw load(int i) const {
+    Walk walk(o, base, first + i);
+    const Offsets at = walk.offsets();
+    const int last = o.preds.rank - 1;
+    if (walk.place.left >= kVector)
+      return {load_row(preds_at(at.preds), o.preds.stride[last]),
+              load_row(target_at(at.target), o.target.stride[last])};
+    Raw raw{};
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) {
+      if (k > 0) walk.step();
+      raw.preds.put(k, *preds_at(walk.offsets().preds));
+      raw.target.put(k, *target_at(walk.offsets().target));
+    }
+    return raw;
+  }
+  __device__ static const Pair<T>& pair(const Raw& raw, int) { return raw; }
+
+  __device__ Acc squared_error(int, int i, int count, const Clamp<Acc>& clamp) const {
+    Walk walk(o, base, first + i);
+    Acc sum = 0;
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      if (k > 0) walk.step();
+      const Acc d = clamp(to<Acc>(*preds_at(walk.offsets().preds))) -
+                    clamp(to<Acc>(*target_at(walk.offsets().target)));
+      sum += d * d;
+    }
+    return sum;
+  }
+};
+
+// Any strides and any pair of types. kCount is kVectorOf the common type.
+template <class A, int kCount>
+struct MixedLoader {
+  using Acc = A;
+  static constexpr int kVector = kCount;
+  static constexpr int kPlanes = 1;
+  static constexpr int kAhead = 0;
+  static constexpr int kBlocksPerMultiprocessor = 4;
+
+  const Operands& o;
+  Offsets base;
+  std::int64_t first;
+
+  __device__ MixedLoader(const Operands& operands, std::int64_t result, std::int64_t from)
+      : o(operands), base(place_of(o, result, 0, o.kept).offsets), first(from) {}
+
+  __device__ Acc squared_error(int, int i, int count, const Clamp<Acc>& clamp) const {
+    Walk walk(o, base, first + i);
+    Acc sum = 0;
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      if (k > 0) walk.step();
+      const Acc d = clamp(load_as<Acc>(o.preds.data, o.preds.dtype, walk.offsets().preds)) -
+                    clamp(load_as<Acc>(o.target.data, o.target.dtype, walk.offsets().target));
+      sum += d * d;
+    }
+    return sum;
+  }
+};
+
+// Both operands of one type, each with a pixel's channels side by side (channels-last) or its
+// planes apart: reads the same pixels of all channels, so that every byte is fetched once.
+template <class T, int kChannels>
+struct PixelLoader {
+  using Acc = AccOf<T>;
+  static constexpr int kVector = kVectorOf<T>;
+  static constexpr int kPlanes = kChannels;
+  static constexpr int kAhead = 1;
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
+  struct Image {
+    const TensorView& view;
+    const T* data;
+    bool aligned;
+
+    __device__ Image(const TensorView& v, std::int64_t offset)
+        : view(v), data(static_cast<const T*>(v.data) + offset) {
+      aligned = is_aligned(data) && (interleaved() || channel() % kVector == 0);
+    }
+    __device__ std::int64_t pixel() const { return view.stride[view.rank - 1]; }
+    __device__ std::int64_t channel() const { return view.stride[view.rank - 2]; }
+    __device__ bool interleaved() const { return pixel() != 1; }
+
+    // kVector pixels from pixel i on, in the order of memory.
+    __device__ void load(int i, Vector<T> (&raw)[kChannels]) const {
+      const T* from = data + i * pixel();
+      const std::int64_t step = interleaved() ? kVector : channel();
+#pragma unroll
+      for (int v = 0; v < kChannels; ++v) raw[v] = load_vector(from + v * step, aligned);
+    }
+    __device__ Vector<T> of_channel(const Vector<T> (&raw)[kChannels], int c) const {
+      if (!interleaved()) return raw[c];
+      Vector<T> vector{};
+#pragma unroll
+      for (int k = 0; k < kVector; ++k) {
+        const int at = k * kChannels + c;
+        vector.put(k, raw[at / kVector][at % kVector]);
+      }
+      return vector;
+    }
+    __device__ T element(int i, int c) const { return data[i * pixel() + c * channel()]; }
+  };
+
+  struct Raw {
+    Vector<T> preds[kChannels];
+    Vector<T> target[kChannels];
+  };
+
+  Image preds;
+  Image target;
+
+  __device__ PixelLoader(const Operands& o, std::int64_t result, std::int64_t first)
+      : PixelLoader(o, place_of(o, result, 0, o.kept).offsets,
+                    place_of(o, first, o.kept, o.preds.rank).offsets) {}
+  __device__ PixelLoader(const Operands& o, const Offsets& base, const Offsets& pixels)
+      : preds(o.preds, base.preds + pixels.preds), target(o.target, base.target + pixels.target) {}
+
+  __device__ Raw load(int i) const {
+    Raw raw;
+    preds.load(i, raw.preds);
+    target.load(i, raw.target);
+    return raw;
+  }
+  __device__ Pair<T> pair(const Raw& raw, int c) const {
+    return {preds.of_channel(raw.preds, c), target.of_channel(raw.target, c)};
+  }
+
+  __device__ Acc squared_error(int c, int i, int count, const Clamp<Acc>& clamp) const {
+    Acc sum = 0;
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      const Acc d =
+          clamp(to<Acc>(preds.element(i + k, c))) - clamp(to<Acc>(target.element(i + k, c)));
+      sum += d * d;
+    }
+    return sum;
+  }
+};
+
+// The channels of pixels that a PixelLoader can read, 0 where it can not: planes that are cut
+// apart, each of an even stride, and channels side by side in one operand at least.
+inline int interleaved_channels(const Operands& o, const Pieces& pieces) {
+  const int last = o.preds.rank - 1;
+  if (pieces.plane == o.reduced || last - 1 < o.kept || o.preds.size[last] != pieces.plane)
+    return 0;
+  const std::int64_t channels = o.preds.size[last - 1];
+  const auto interleaved = [&](const TensorView& view) {
+    return view.stride[last] == channels && view.stride[last - 1] == 1;
+  };
+  const auto planar = [&](const TensorView& view) { return view.stride[last] == 1; };
+  const bool any = interleaved(o.preds) || interleaved(o.target);
+  const bool both =
+      (interleaved(o.preds) || planar(o.preds)) && (interleaved(o.target) || planar(o.target));
+  return any && both && (channels == 3 || channels == 4) ? static_cast<int>(channels) : 0;
+}
+
+}  // namespace syncfree::psnr

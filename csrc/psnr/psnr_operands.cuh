@@ -1,0 +1,89 @@
+// Where the elements of one result lie in memory, and the pieces that its sum is cut into.
+#pragma once
+
+#include <algorithm>
+
+#include "core/merge_dims.h"
+#include "core/tensor_view.h"
+#include "psnr/psnr.h"
+#include "psnr/psnr_math.h"
+
+namespace syncfree::psnr {
+
+// The problem with its dimensions merged: results x reduced elements.
+struct Operands {
+  TensorView preds;
+  TensorView target;
+  int kept;  // leading dimensions of the views that index results
+  std::int64_t results;
+  std::int64_t reduced;
+  bool contiguous;  // the elements of one result follow each other in both
+};
+
+inline Operands make_operands(const Problem& problem) {
+  Operands o{problem.preds, problem.target, problem.kept, 1, 1, false};
+  merge_dims(o.preds, o.target, o.kept, o.preds.rank);
+  o.kept = merge_dims(o.preds, o.target, 0, o.kept);
+  for (int i = 0; i < o.preds.rank; ++i) (i < o.kept ? o.results : o.reduced) *= o.preds.size[i];
+  const int inner = o.preds.rank - 1;
+  o.contiguous =
+      o.preds.rank == o.kept ||
+      (o.preds.rank == o.kept + 1 && o.preds.stride[inner] == 1 && o.target.stride[inner] == 1);
+  return o;
+}
+
+struct Offsets {
+  std::int64_t preds;
+  std::int64_t target;
+};
+
+struct Place {
+  Offsets offsets;
+  std::int64_t left;  // elements from here to the end of the last dimension
+};
+
+// Logical element `index` of dimensions [begin, end).
+__device__ inline Place place_of(const Operands& o, std::int64_t index, int begin, int end) {
+  Place place{{0, 0}, 1};
+  for (int d = end - 1; d >= begin; --d) {
+    const std::int64_t size = o.preds.size[d];
+    std::int64_t quotient = 0;
+    // The 32-bit division is several times cheaper than the 64-bit one, the outermost needs none.
+    if (d > begin)
+      quotient = (index | size) >> 32 == 0
+                     ? static_cast<std::uint32_t>(index) / static_cast<std::uint32_t>(size)
+                     : index / size;
+    const std::int64_t coordinate = index - quotient * size;
+    if (d == end - 1) place.left = size - coordinate;
+    place.offsets.preds += coordinate * o.preds.stride[d];
+    place.offsets.target += coordinate * o.target.stride[d];
+    index = quotient;
+  }
+  return place;
+}
+
+// How the elements of one result, in logical order, are cut into pieces that are summed apart.
+// Large planes are cut one by one, in the same places each: a pixel's channels then belong to the
+// same piece of their planes, and a block that reads pixels with interleaved channels can sum all
+// of them. The cuts follow from the logical shape and the type alone, so that the bits of a result
+// depend neither on batch, layout nor grid.
+struct Pieces {
+  std::int64_t plane;  // all elements where planes are not cut apart
+  std::int64_t of_plane;
+  std::int64_t elements;  // in one piece
+  std::int64_t count;     // of the result
+};
+
+// Planes that start off the boundaries of vectors would slow down the contiguous layout; in small
+// ones incomplete groups would.
+inline Pieces make_pieces(std::int64_t reduced, std::int64_t plane, std::int64_t quantum,
+                          std::int64_t vector, std::int64_t most) {
+  const Chunks whole = make_chunks(reduced, quantum, most);
+  if (plane % vector != 0 || plane < 4 * quantum || plane < whole.elements)
+    return {reduced, whole.count, whole.elements, whole.count};
+  const std::int64_t wanted = (plane + whole.elements - 1) / whole.elements;
+  const Chunks even = make_chunks(plane, quantum, wanted);
+  return {plane, even.count, even.elements, reduced / plane * even.count};
+}
+
+}  // namespace syncfree::psnr
