@@ -153,6 +153,23 @@ def test_classes_unknown(device: str) -> None:
     assert multiclass_accuracy(scores, target, average="micro").item() == 0.5
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("classes", [2, 8, 19, 32, 48, 49, 96])
+def test_short_rows(classes: int, dtype: torch.dtype, device: str) -> None:
+    """Rows one behind the other with ties and NaN, several blocks of them and a rest."""
+    torch.manual_seed(classes)
+    scores = torch.randint(-9, 9, (403, classes)).to(dtype)
+    scores[::7, classes // 2] = math.nan
+    target = torch.randint(classes, (403,))
+    target[::2] = scores[::2].float().argmax(1)
+    target[5::11] = -1
+    for preds, labels in ((scores, target), (scores[1:], target[1:])):
+        on_device = preds.to(device), labels.to(device)
+        for average, top_k in (("micro", 1), ("none", 1), ("micro", 2)):
+            got = multiclass_accuracy(*on_device, classes, average, top_k, ignore_index=-1)
+            check(got, multiclass(preds, labels, classes, average, top_k, False, -1), device)
+
+
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set(isa: str) -> None:
     """In a process of its own, since the choice is made once."""

@@ -224,3 +224,25 @@ def test_records_of_two_streams_do_not_mix() -> None:
         with pytest.raises(RuntimeError, match=whole):
             syncfree.check_errors()
         syncfree.check_errors()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", [(40000,), (700, 45)], ids=str)
+def test_bad_binary_labels_among_many(
+    shape: tuple[int, ...], dtype: torch.dtype, device: str
+) -> None:
+    """The first of them in row-major order, wherever threads meet it; ignored ones are none."""
+    preds = torch.rand(shape, device=device)
+    target = (preds > 0.5).to(dtype)
+    flat = target.view(-1)
+    flat[31000], flat[29000], flat[17], flat[25000] = 3, 2, 7, 2
+
+    def call(**options: object) -> Tensor:
+        if len(shape) == 1:
+            return binary_accuracy(preds, target, **options)
+        return multilabel_accuracy(preds, target, 45, **options)
+
+    raises_bad_label(call, "in `target`: 7.* at flat index 17, the first of 4", device)
+    message = "in `target`: 2.* at flat index 25000, the first of 3"
+    raises_bad_label(lambda: call(ignore_index=7), message, device)
+    assert call(validate_args=False).item() == 1.0

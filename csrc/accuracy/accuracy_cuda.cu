@@ -54,6 +54,9 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorSlot
 
   cudaError_t status = cudaSuccess;
   switch (plan.kernel) {
+    case Kernel::kStagedRows:
+      status = launch_staged_rows(job, stream);
+      break;
     case Kernel::kRankRows:
       status = launch_rank_rows(job, stream);
       break;

@@ -137,6 +137,11 @@ struct CountJob {
   std::uint32_t blocks = 1;
   // Threads that share a row of scores or a group of elements.
   int lanes = 32;
+  // Adjacent groups of single elements that a block takes side by side, and how many blocks that
+  // takes; none where teams of lanes take a group each.
+  int columns = 0;
+  std::uint32_t tiles = 0;
+  bool is_line = false;  // scores whose elements lie one stride apart
   // Threads that share a sample, a multiple of `lanes`, and the samples.
   int sample_lanes = 32;
   std::int64_t samples = 0;
@@ -184,6 +189,16 @@ struct CountJob {
   }
 };
 
+// Of the kernels that judge elements alone.
+inline constexpr int kElementThreads = 256;
+inline constexpr int kElementBlocksPerMultiprocessor = 4;
+inline constexpr int kElements = 4;      // of a thread, in flight together
+inline constexpr int kLineElements = 8;  // likewise, where they lie one stride apart
+// More loads in flight need more registers.
+constexpr int column_blocks_per_multiprocessor(bool line) {
+  return line ? 3 : kElementBlocksPerMultiprocessor;
+}
+
 // What a walk over the classes of a pixel finds.
 enum class Walk : int { kPrediction, kRank, kBoth };
 
@@ -198,6 +213,17 @@ constexpr int walk_blocks_per_multiprocessor(std::size_t score_bytes, bool vecto
   return vectorized && walk == Walk::kPrediction ? 4 : 3;
 }
 
+// Of the kernel that stages rows in shared memory, 32 for each warp.
+inline constexpr int kStagedRowThreads = 128;
+inline constexpr int kStagedRowBlocksPerMultiprocessor = 8;
+
+// For the rows of a warp, with a word of padding after each 32.
+SYNCFREE_HD std::size_t staged_words(std::size_t row_bytes) {
+  const std::size_t words = (32 * row_bytes + 3) / 4;
+  return words + words / 32 + 1;
+}
+
+cudaError_t launch_staged_rows(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_rank_rows(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream);

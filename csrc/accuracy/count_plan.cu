@@ -21,6 +21,9 @@ constexpr std::int64_t kMostSampleTotals = (std::int64_t{1} << 20) / sizeof(Elem
 constexpr std::int64_t kLaneRowBytes = 8192;
 // Rows up to this length are cheaper walked by one thread.
 constexpr std::int64_t kWalkedRowBytes = 64;
+// Rows up to this length, one behind the other, are staged: with the counters of as many classes
+// they fit into the shared memory of a block.
+constexpr std::int64_t kStagedRowBytes = 192;
 constexpr std::int64_t kMostRowBlocks = 65536;
 constexpr std::int64_t kMostPrivateCounters = std::int64_t{1} << 23;
 
@@ -79,6 +82,19 @@ bool is_vectorized(const Problem& problem, const CountJob& job) {
   return aligned;
 }
 
+// Whether rows follow each other and each warp's share of a group begins at a whole vector.
+bool are_staged(const Problem& problem, const CountJob& job) {
+  const std::int64_t score_bytes = size_of(job.preds_dtype);
+  if (job.preds_dtype == DType::kFloat64 || job.class_stride != 1) return false;
+  if (job.classes < 2 || job.classes * score_bytes > kStagedRowBytes) return false;
+  const auto& elements = job.elements;
+  if (elements.rank != 1 || elements.preds_stride[0] != job.classes) return false;
+  bool aligned = reinterpret_cast<std::uintptr_t>(problem.preds.data) % 16 == 0;
+  for (int d = 0; d < job.groups.rank; ++d)
+    aligned = aligned && job.groups.preds_stride[d] * score_bytes % 16 == 0;
+  return aligned;
+}
+
 // `wanted` blocks for groups of `tiles` tiles each, several for a group while groups are few.
 void spread_blocks(CountJob& job, std::int64_t tiles, std::int64_t wanted) {
   std::int64_t per_group = std::clamp<std::int64_t>(wanted / job.group_count, 1, tiles);
@@ -118,6 +134,13 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
   job.class_stride = problem.preds.stride[1];
   const bool rows = (job.class_stride == 1 || job.classes == 1) && row_bytes > kWalkedRowBytes;
 
+  if (are_staged(problem, job)) {
+    plan.kernel = Kernel::kStagedRows;
+    const std::int64_t tiles = divide_up(job.element_count, kStagedRowThreads);
+    spread_blocks(job, tiles, multiprocessors * kStagedRowBlocksPerMultiprocessor);
+    place_class_counters(plan, tiles, kStagedRowThreads, 4);
+    return;
+  }
   if (!rows) {
     plan.kernel = Kernel::kClassStrided;
     job.vectorized = is_vectorized(problem, job);
@@ -155,7 +178,7 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
 
 // A thread for every few elements: a power of two of a warp's lanes, or a block.
 int lanes_for(std::int64_t elements) {
-  if (elements >= 2048) return 256;
+  if (elements >= 2048) return kElementThreads;
   int lanes = 1;
   while (lanes < 32 && lanes * 4 < elements) lanes *= 2;
   return lanes;
@@ -178,18 +201,37 @@ void plan_elements(const Problem& problem, Plan& plan, std::int64_t multiprocess
     plan.kernel = Kernel::kSampleFractions;
     job.sample_lanes = job.averages_labels ? lanes_for(job.classes * job.element_count) : job.lanes;
     job.samples = job.averages_labels ? problem.target.size[0] : job.group_count;
-    job.blocks = static_cast<std::uint32_t>(divide_up(job.samples * job.sample_lanes, 256));
+    job.blocks =
+        static_cast<std::uint32_t>(divide_up(job.samples * job.sample_lanes, kElementThreads));
     return;
   }
 
-  const std::int64_t threads = multiprocessors * 1024;
-  const std::int64_t turns =
-      std::clamp<std::int64_t>(threads / job.lanes / job.group_count, 1,
-                               divide_up(job.element_count, std::int64_t{4} * job.lanes));
-  job.blocks_per_group = static_cast<std::uint32_t>(turns);
-  job.blocks = static_cast<std::uint32_t>(divide_up(job.group_count * turns * job.lanes, 256));
-  // Otherwise many threads would add to the same few totals in global memory.
-  job.shared_copies = job.lanes == 1 && turns > 1 && job.group_count <= 512 ? 1 : 0;
+  if (groups_are_adjacent || job.lanes == kElementThreads) {
+    job.is_line = !job.predicts_labels && elements.rank <= 1;
+    // Rows of a warp's width keep the atomics on the totals few, wider ones short groups busy.
+    const std::int64_t rows =
+        groups_are_adjacent
+            ? std::clamp<std::int64_t>(divide_up(job.element_count, kLineElements), 1, 8)
+            : kElementThreads;
+    const std::int64_t columns = std::min(job.group_count, kElementThreads / rows);
+    const std::int64_t tiles = divide_up(job.group_count, columns);
+    const std::int64_t turns = std::clamp<std::int64_t>(
+        multiprocessors * column_blocks_per_multiprocessor(job.is_line) / tiles, 1,
+        divide_up(job.element_count, kLineElements * (kElementThreads / columns)));
+    job.columns = static_cast<int>(columns);
+    job.tiles = static_cast<std::uint32_t>(tiles);
+    job.blocks_per_group = static_cast<std::uint32_t>(turns);
+    job.blocks = static_cast<std::uint32_t>(tiles * turns);
+  } else {
+    const std::int64_t threads =
+        multiprocessors * kElementBlocksPerMultiprocessor * kElementThreads;
+    const std::int64_t turns =
+        std::clamp<std::int64_t>(threads / job.lanes / job.group_count, 1,
+                                 divide_up(job.element_count, std::int64_t{kElements} * job.lanes));
+    job.blocks_per_group = static_cast<std::uint32_t>(turns);
+    job.blocks =
+        static_cast<std::uint32_t>(divide_up(job.group_count * turns * job.lanes, kElementThreads));
+  }
   job.finish_separately =
       job.group_count > kFusedFractions || (job.averages_labels && job.values > kFusedLabelMeans);
   plan.element_totals = job.group_count;

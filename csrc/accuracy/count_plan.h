@@ -6,6 +6,7 @@
 namespace syncfree::accuracy {
 
 enum class Kernel {
+  kStagedRows,
   kRankRows,
   kArgmaxRows,
   kClassStrided,

@@ -5,10 +5,6 @@
 
 namespace syncfree::accuracy {
 
-inline constexpr int kElementThreads = 256;
-inline constexpr int kElementBlocksPerMultiprocessor = 4;
-inline constexpr int kElements = 4;  // of a thread, in flight together
-
 // Scores of this type; or labels, whose type is told at run time.
 struct Labels {};
 template <class T>
@@ -62,6 +58,67 @@ __device__ Sum sum_over_team(Sum sum, int lanes) {
   return sum;
 }
 
+// Of elements `step` apart; a bit for each bad one.
+__device__ __noinline__ inline void report_bad_labels(const CountJob& job, std::int64_t group,
+                                                      std::int64_t first, std::int64_t step,
+                                                      unsigned int bad_targets,
+                                                      unsigned int bad_preds) {
+#pragma unroll 1
+  for (int i = 0; (bad_targets | bad_preds) >> i != 0; ++i) {
+    const std::int64_t element = first + i * step;
+    if (bad_targets >> i & 1) report_bad_label(job, group, element, ErrorKind::kTargetOutOfRange);
+    if (bad_preds >> i & 1) report_bad_label(job, group, element, ErrorKind::kPredsOutOfRange);
+  }
+}
+
+// Of a full batch. Reads the targets again, which keeps what judged them short.
+__device__ __noinline__ inline void report_bad_targets(const CountJob& job, std::int64_t group,
+                                                       std::int64_t first, std::int64_t step) {
+  const std::int64_t base = job.groups(group).target;
+#pragma unroll 1
+  for (int i = 0; i < kLineElements; ++i) {
+    const std::int64_t element = first + i * step;
+    const std::int64_t target =
+        load_label(job.target, job.target_dtype, base + job.elements(element).target,
+                   job.rule.truncate_target);
+    if (job.rule.judge_target(target) == LabelState::kBad)
+      report_bad_label(job, group, element, ErrorKind::kTargetOutOfRange);
+  }
+}
+
+// A batch of scores is counted in one word of six fields, by a multiplication for each: how many
+// are valid, predicted by either bound, and how many of these are positives.
+inline constexpr int kBatchFieldBits = 5;
+static_assert(kLineElements < 1 << kBatchFieldBits);
+
+template <class Compute>
+struct ScoreBounds {
+  Compute probability, logit;
+
+  __device__ explicit ScoreBounds(const ScoreThreshold& threshold)
+      : probability(static_cast<Compute>(threshold.probability)),
+        logit(static_cast<Compute>(threshold.logit)) {}
+
+  // Where the element is counted: among the valid ones, and those that each bound predicts.
+  __device__ unsigned int places(Compute score) const {
+    return 1u | (score > probability ? 1u << (2 * kBatchFieldBits) : 0u) |
+           (score >= logit ? 1u << (4 * kBatchFieldBits) : 0u);
+  }
+};
+
+__device__ inline void add_batch(Counts& counts, unsigned int batch) {
+  const auto field = [batch](int i) {
+    return batch >> (i * kBatchFieldBits) & ((1u << kBatchFieldBits) - 1);
+  };
+  const unsigned int negative = field(0) - field(1);
+  counts.valid += field(0);
+  counts.positive += field(1);
+  counts.probability_correct += negative - field(2) + 2 * field(3);
+  counts.probability_hits += field(3);
+  counts.logit_correct += negative - field(4) + 2 * field(5);
+  counts.logit_hits += field(5);
+}
+
 template <class T>
 class ElementJudge {
  public:
@@ -70,14 +127,8 @@ class ElementJudge {
   // Up to kElements elements `step` apart.
   __device__ void judge(const Offsets& base, std::int64_t first, std::int64_t step) {
     std::int64_t preds_at[kElements], target_at[kElements], target[kElements];
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
-      // Past the end: the first element again, judged by nobody.
-      const std::int64_t element = first + i * step;
-      const Offsets at = job_.elements(element < job_.element_count ? element : first);
-      preds_at[i] = base.preds + at.preds;
-      target_at[i] = base.target + at.target;
-    }
+    locate(base, first, step, preds_at, target_at);
+    unsigned int bad_targets = 0, bad_preds = 0;  // a bit for each element
     if constexpr (kScores<T>) {
       T loaded[kElements];
 #pragma unroll
@@ -85,63 +136,136 @@ class ElementJudge {
         loaded[i] = static_cast<const T*>(job_.preds)[preds_at[i]];
       load_labels(job_.target, job_.target_dtype, target_at, job_.rule.truncate_target, target);
 #pragma unroll
-      for (int i = 0; i < kElements; ++i)
-        if (first + i * step < job_.element_count)
-          judge_score(first + i * step, to<ComputeOf<T>>(loaded[i]), target[i]);
+      for (int i = 0; i < kElements; ++i) {
+        const LabelState state = state_of(first + i * step, target[i]);
+        bad_targets |= (state == LabelState::kBad) << i;
+        judge_score(to<ComputeOf<T>>(loaded[i]), target[i] == 1, state == LabelState::kValid);
+      }
     } else {
       std::int64_t predicted[kElements];
       load_labels(job_.preds, job_.preds_dtype, preds_at, job_.rule.truncate, predicted);
       load_labels(job_.target, job_.target_dtype, target_at, job_.rule.truncate_target, target);
 #pragma unroll
-      for (int i = 0; i < kElements; ++i)
-        if (first + i * step < job_.element_count)
-          judge_label(first + i * step, predicted[i], target[i]);
+      for (int i = 0; i < kElements; ++i) {
+        const LabelState state = state_of(first + i * step, target[i]);
+        bad_targets |= (state == LabelState::kBad) << i;
+        if (state != LabelState::kValid) continue;
+        if (job_.rule.judge_prediction(predicted[i]) == LabelState::kBad)
+          bad_preds |= 1u << i;
+        else
+          judge_label(predicted[i], target[i]);
+      }
     }
+    if ((bad_targets | bad_preds) != 0) reject(first, step, bad_targets, bad_preds);
+  }
+
+  // Scores from `first` on, `step` elements apart, in a group of one dimension. The branch on the
+  // target's type stands outside of the loop, whose batches are full: that leaves registers for
+  // more loads in flight.
+  __device__ void judge_line(const Offsets& base, std::int64_t first, std::int64_t step) {
+    const std::int64_t batch_step = kLineElements * step;
+    dispatch_dtype(job_.target_dtype, [&](auto tag) {
+      using Label = typename decltype(tag)::type;
+      for (; first + batch_step - step < job_.element_count; first += batch_step)
+        judge_full_batch(static_cast<const T*>(job_.preds) + base.preds,
+                         static_cast<const Label*>(job_.target) + base.target, first, step);
+    });
+    for (; first < job_.element_count; first += kElements * step) judge(base, first, step);
   }
 
   Counts counts;
   bool outside = false;
 
  private:
-  template <class Compute>
-  __device__ void judge_score(std::int64_t element, Compute score, std::int64_t target) {
-    outside |= is_outside_unit_interval(score);
-    if (!admit(element, target)) return;
-    const bool wanted = target == 1;
-    const bool as_probability = score > static_cast<Compute>(job_.threshold.probability);
-    const bool as_logit = score >= static_cast<Compute>(job_.threshold.logit);
-    ++counts.valid;
-    counts.positive += wanted;
-    counts.probability_correct += as_probability == wanted;
-    counts.logit_correct += as_logit == wanted;
-    counts.probability_hits += as_probability && wanted;
-    counts.logit_hits += as_logit && wanted;
+  // Past the end: the first element again, which `state_of` takes for an ignored one.
+  __device__ void locate(const Offsets& base, std::int64_t first, std::int64_t step,
+                         std::int64_t (&preds_at)[kElements],
+                         std::int64_t (&target_at)[kElements]) const {
+    const auto& elements = job_.elements;
+    const Offsets start = elements(first);
+    // Of elements along one dimension.
+    const Offsets stride = {step * elements.preds_stride[0], step * elements.target_stride[0]};
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      Offsets at = start;
+      if (i > 0 && first + i * step < job_.element_count) {
+        if (elements.rank > 1)
+          at = elements(first + i * step);
+        else
+          at = {start.preds + i * stride.preds, start.target + i * stride.target};
+      }
+      preds_at[i] = base.preds + at.preds;
+      target_at[i] = base.target + at.target;
+    }
   }
 
-  __device__ void judge_label(std::int64_t element, std::int64_t predicted, std::int64_t target) {
-    if (!admit(element, target)) return;
-    if (job_.rule.judge_prediction(predicted) == LabelState::kBad) {
-      reject(element, ErrorKind::kPredsOutOfRange);
-      return;
-    }
+  __device__ LabelState state_of(std::int64_t element, std::int64_t target) const {
+    return element < job_.element_count ? job_.rule.judge_target(target) : LabelState::kIgnored;
+  }
+
+  // Without a branch: nearly all elements are valid.
+  template <class Compute>
+  __device__ void judge_score(Compute score, bool wanted, bool valid) {
+    outside |= is_outside_unit_interval(score);
+    const bool as_probability = score > static_cast<Compute>(job_.threshold.probability);
+    const bool as_logit = score >= static_cast<Compute>(job_.threshold.logit);
+    counts.valid += valid;
+    counts.positive += valid && wanted;
+    counts.probability_correct += valid && as_probability == wanted;
+    counts.logit_correct += valid && as_logit == wanted;
+    counts.probability_hits += valid && as_probability && wanted;
+    counts.logit_hits += valid && as_logit && wanted;
+  }
+
+  __device__ void judge_label(std::int64_t predicted, std::int64_t target) {
     ++counts.valid;
     counts.positive += target == 1;
     counts.probability_correct += predicted == target;
     counts.probability_hits += predicted == target && target == 1;
   }
 
-  __device__ bool admit(std::int64_t element, std::int64_t target) {
-    const LabelState state = job_.rule.judge_target(target);
-    if (state == LabelState::kBad) reject(element, ErrorKind::kTargetOutOfRange);
-    return state == LabelState::kValid;
+  template <class Label>
+  __device__ __forceinline__ void judge_full_batch(const T* preds, const Label* target,
+                                                   std::int64_t first, std::int64_t step) {
+    T scores[kLineElements];
+    Label labels[kLineElements];
+    preds += first * job_.elements.preds_stride[0];
+    target += first * job_.elements.target_stride[0];
+#pragma unroll
+    for (int i = 0; i < kLineElements; ++i) {
+      scores[i] = *preds;
+      preds += step * job_.elements.preds_stride[0];
+    }
+#pragma unroll
+    for (int i = 0; i < kLineElements; ++i) {
+      labels[i] = *target;
+      target += step * job_.elements.target_stride[0];
+    }
+    const ScoreBounds<ComputeOf<T>> bounds(job_.threshold);
+    unsigned int batch = 0;
+    bool bad = false;
+#pragma unroll
+    for (int i = 0; i < kLineElements; ++i) {
+      const std::int64_t label = label_of(labels[i], job_.rule.truncate_target);
+      const bool known = static_cast<std::uint64_t>(label) < 2;
+      const bool ignored = job_.rule.has_ignore_index && label == job_.rule.ignore_index;
+      const auto score = to<ComputeOf<T>>(scores[i]);
+      outside |= is_outside_unit_interval(score);
+      bad |= !known && !ignored;
+      const unsigned int positive = static_cast<unsigned int>(label) << kBatchFieldBits;
+      if (known && !ignored) batch += (positive + 1) * bounds.places(score);
+    }
+    add_batch(counts, batch);
+    if (bad && job_.rule.report) report_bad_targets(job_, group_, first, step);
   }
 
-  __device__ void reject(std::int64_t element, ErrorKind kind) {
-    if (job_.rule.report) {
-      report_bad_label(job_, group_, element, kind);
-    } else if (job_.rule.bad_is_wrong) {
-      ++counts.valid;
-    }
+  // Bad elements: a bit for each of those `step` apart.
+  __device__ void reject(std::int64_t first, std::int64_t step, unsigned int targets,
+                         unsigned int preds) {
+    if (job_.rule.report)
+      report_bad_labels(job_, group_, first, step, targets, preds);
+    else if (job_.rule.bad_is_wrong)
+      counts.valid += __popc(targets | preds);
   }
 
   const CountJob& job_;

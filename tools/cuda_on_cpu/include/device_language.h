@@ -226,6 +226,7 @@ constexpr auto max(A a, B b) {
 #define __threadfence_system ::cuda_on_cpu::maybe_yield
 #define __ldcg ::cuda_on_cpu::load_yielding
 #define __ldcs(address) (*(address))
+#define __popc(word) __builtin_popcount(word)
 #define __ldg(address) (*(address))
 #define __fmul_rn ::cuda_on_cpu::multiply_rounded
 #define __fsub_rn ::cuda_on_cpu::subtract_rounded
