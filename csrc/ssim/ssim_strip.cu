@@ -1,7 +1,16 @@
-// Fast path: which images it takes, how they are cut, and the launch of single scales.
+// Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
+// of other tasks than the value alone are compiled beside this file: each takes a while.
 #include "ssim/ssim_strip.cuh"
 
 namespace syncfree::ssim {
+
+extern template cudaError_t launch_strips_as<StripTask::kErrors, GaussianWindow>(const Job<float>&,
+                                                                                 cudaStream_t);
+extern template cudaError_t launch_strips_as<StripTask::kAnything, GaussianWindow>(
+    const Job<float>&, cudaStream_t);
+extern template cudaError_t launch_strips_as<StripTask::kAnything, UniformWindow>(const Job<float>&,
+                                                                                  cudaStream_t);
+
 namespace {
 
 // Small images need small units to occupy the GPU; a large one should not have too many slots to

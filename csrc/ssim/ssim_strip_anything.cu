@@ -1,0 +1,11 @@
+// Fast path: maps, contrast, clamped images and windows without padding.
+#include "ssim/ssim_strip.cuh"
+
+namespace syncfree::ssim {
+
+template cudaError_t launch_strips_as<StripTask::kAnything, GaussianWindow>(const Job<float>&,
+                                                                            cudaStream_t);
+template cudaError_t launch_strips_as<StripTask::kAnything, UniformWindow>(const Job<float>&,
+                                                                           cudaStream_t);
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,9 @@
+// Fast path: the value with squared and absolute errors beside it, as `image_quality` asks for.
+#include "ssim/ssim_strip.cuh"
+
+namespace syncfree::ssim {
+
+template cudaError_t launch_strips_as<StripTask::kErrors, GaussianWindow>(const Job<float>&,
+                                                                          cudaStream_t);
+
+}  // namespace syncfree::ssim
