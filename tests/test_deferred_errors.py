@@ -254,11 +254,13 @@ def test_all_metrics_and_calls_are_told_of() -> None:
         first.step(*pairs[0])
     second.step(*pairs[1])
     multiclass_accuracy(*pairs[2], CLASSES)
+    line = current_line() - 1
     with pytest.raises(RuntimeError, match="the following values") as error:
         syncfree.check_errors()
     function, one, two = sorted(str(error.value).splitlines(), key=lambda line: "Metric" in line)
     assert "6 at flat index 3, the first of 1" in function
     assert "without this check. Call: file " in function
+    assert function.endswith(f'test_deferred_errors.py", line {line}.')
     assert "7 at flat index 3, the first of 2" in one
     assert "Later calls met 4 more." in one
     assert "-2 at flat index 4, the first of 1, " in two

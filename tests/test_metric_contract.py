@@ -17,6 +17,22 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from class_cases import CASES, ClassCase
 
+
+def check_that_no_call_waits(metric: Metric, batches: list[Any]) -> None:
+    """By torch's sync debug mode; on CUDA."""
+    for _ in range(2):  # the first round loads kernels
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            for batch in batches:
+                metric.update(*batch)
+                metric(*batch)
+            metric.compute()
+            metric.reset()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 # Lists grow in Python: neither a compiled nor a captured step can do that again.
 without_lists = pytest.mark.parametrize("case", [c for c in CASES if not c.has_lists], ids=str)

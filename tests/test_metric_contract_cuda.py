@@ -8,25 +8,19 @@ import pytest
 import torch
 
 from class_cases import ClassCase
-from test_metric_contract import every_case, same_states, same_value, without_lists
+from test_metric_contract import (
+    check_that_no_call_waits,
+    every_case,
+    same_states,
+    same_value,
+    without_lists,
+)
 
 
 @pytest.mark.needs_cuda
 @every_case
 def test_no_call_waits(case: ClassCase) -> None:
-    metric, _ = case.pair("cuda")
-    batches = case.batches("cuda")
-    for _ in range(2):  # the first round loads kernels
-        torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            for batch in batches:
-                metric.update(*batch)
-                metric(*batch)
-            metric.compute()
-            metric.reset()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+    check_that_no_call_waits(case.pair("cuda")[0], case.batches("cuda"))
 
 
 @pytest.mark.needs_cuda

@@ -16,7 +16,7 @@ import syncfree
 from class_cases import CASES, ClassCase
 from syncfree.classification import MulticlassAccuracy
 from syncfree.image import PeakSignalNoiseRatio, StructuralSimilarityIndexMeasure
-from test_metric_contract import same_states, same_value
+from test_metric_contract import check_that_no_call_waits, same_states, same_value
 from test_side_stream import side_of
 
 pytestmark = pytest.mark.needs_cuda
@@ -272,18 +272,7 @@ def test_a_long_run_beside_other_work() -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_no_call_waits(case: ClassCase) -> None:
     metric = syncfree.on_side_stream(case.ours(**case.options).to("cuda"))
-    batches = case.batches("cuda")
-    for _ in range(2):  # the first round loads kernels
-        torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            for batch in batches:
-                metric.update(*batch)
-                metric(*batch)
-            metric.compute()
-            metric.reset()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+    check_that_no_call_waits(metric, case.batches("cuda"))
 
 
 @pytest.mark.needs_two_gpus

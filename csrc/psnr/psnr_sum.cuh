@@ -1,7 +1,7 @@
 // A thread's share of the squared error.
 #pragma once
 
-#include "psnr/psnr_load.cuh"
+#include "psnr/psnr_load_pixels.cuh"
 
 namespace syncfree::psnr {
 
