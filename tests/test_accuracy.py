@@ -163,7 +163,14 @@ def test_short_rows(classes: int, dtype: torch.dtype, device: str) -> None:
     target = torch.randint(classes, (403,))
     target[::2] = scores[::2].float().argmax(1)
     target[5::11] = -1
-    for preds, labels in ((scores, target), (scores[1:], target[1:])):
+    wrong_at_the_end = target.clone()
+    wrong_at_the_end[-1] = (target[-1] + 1) % classes
+    for preds, labels in (
+        (scores, target),
+        (scores, wrong_at_the_end),
+        (scores[1:], target[1:]),
+        (scores[1:], wrong_at_the_end[1:]),
+    ):
         on_device = preds.to(device), labels.to(device)
         for average, top_k in (("micro", 1), ("none", 1), ("micro", 2)):
             got = multiclass_accuracy(*on_device, classes, average, top_k, ignore_index=-1)
