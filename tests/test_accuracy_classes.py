@@ -309,7 +309,7 @@ class TestBadLabelsOnCuda:
         metric.update(*labels("cuda"))
         metric.compute()  # loads the kernels, which may wait
         metric.reset()
-        torch.cuda._sleep(200_000_000)  # 0.1 s
+        torch.cuda._sleep(1_000_000_000)  # 0.5 s, within which this host is through
         metric.update(*labels("cuda", 7))
         assert metric.compute().isnan()  # enqueued before the kernel had looked
         torch.cuda.synchronize()

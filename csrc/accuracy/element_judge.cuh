@@ -71,21 +71,6 @@ __device__ __noinline__ inline void report_bad_labels(const CountJob& job, std::
   }
 }
 
-// Of a full batch. Reads the targets again, which keeps what judged them short.
-__device__ __noinline__ inline void report_bad_targets(const CountJob& job, std::int64_t group,
-                                                       std::int64_t first, std::int64_t step) {
-  const std::int64_t base = job.groups(group).target;
-#pragma unroll 1
-  for (int i = 0; i < kLineElements; ++i) {
-    const std::int64_t element = first + i * step;
-    const std::int64_t target =
-        load_label(job.target, job.target_dtype, base + job.elements(element).target,
-                   job.rule.truncate_target);
-    if (job.rule.judge_target(target) == LabelState::kBad)
-      report_bad_label(job, group, element, ErrorKind::kTargetOutOfRange);
-  }
-}
-
 // A batch of scores is counted in one word of six fields, by a multiplication for each: how many
 // are valid, predicted by either bound, and how many of these are positives.
 inline constexpr int kBatchFieldBits = 5;
@@ -243,7 +228,7 @@ class ElementJudge {
     }
     const ScoreBounds<ComputeOf<T>> bounds(job_.threshold);
     unsigned int batch = 0;
-    bool bad = false;
+    unsigned int bad = 0;  // a bit for each element
 #pragma unroll
     for (int i = 0; i < kLineElements; ++i) {
       const std::int64_t label = label_of(labels[i], job_.rule.truncate_target);
@@ -251,12 +236,12 @@ class ElementJudge {
       const bool ignored = job_.rule.has_ignore_index && label == job_.rule.ignore_index;
       const auto score = to<ComputeOf<T>>(scores[i]);
       outside |= is_outside_unit_interval(score);
-      bad |= !known && !ignored;
+      if (!known && !ignored) bad |= 1u << i;
       const unsigned int positive = static_cast<unsigned int>(label) << kBatchFieldBits;
       if (known && !ignored) batch += (positive + 1) * bounds.places(score);
     }
     add_batch(counts, batch);
-    if (bad && job_.rule.report) report_bad_targets(job_, group_, first, step);
+    if (bad != 0) reject(first, step, bad, 0);
   }
 
   // Bad elements: a bit for each of those `step` apart.
