@@ -44,9 +44,8 @@ class StripWalk {
     inside_ = columns.inside;
     const int lane = threadIdx.x % 32;
     float* const own = memory_.rows + kMargin + kColumns * lane;
-    const bool is_lower = lane < 16;
-    halo_sign_ = is_lower ? 1.0f : -1.0f;
-    halo_from_own_ = columns.halo_slot - kColumns * lane + (is_lower ? 0 : kRowFloats);
+    has_halo_ = lane < 2 * kHalo;
+    halo_from_own_ = columns.halo_slot - kColumns * lane;
     outputs_.start(plane, columns.first);
     if constexpr (kPools) pool_.start(plane, columns.first, begin_, end_);
 
@@ -62,7 +61,6 @@ class StripWalk {
     rows.next(ahead[0]);
     rows.next(ahead[1]);
     level_ = level_of_strip(sample);
-    halo_level_ = is_lower ? level_ : 0.0f;
     begin_history(before);
     s_.clear();
     d_.clear();
@@ -105,8 +103,7 @@ class StripWalk {
   // keeps the compiler from asking later.
   __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row, OwnColumns& x,
                             float4& neighbours) {
-    const float halo = convert_halo(data);
-    convert(data, x);
+    const SumDifference halo = convert(data, x);
     if constexpr (kPools) neighbours = sums_of_neighbours(data);
     rows.next(data);
     store_row(own, x, halo);
@@ -227,37 +224,37 @@ class StripWalk {
     return sum / fmaxf(lanes, 1.0f);
   }
 
-  // Without a branch, which costs more than it saves: bounds are infinite where nothing is clamped.
-  __device__ float pixel(Element value) const {
-    const float x = to<float>(value);
-    if constexpr (kClamps<kTask>) return at_most(at_least(x, job_.clamp.low), job_.clamp.high);
-    return x;
+  __device__ SumDifference sum_difference(float a, float b) const {
+    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
+    // clamped.
+    if constexpr (kClamps<kTask>) {
+      a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
+      b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
+    }
+    return {fmaf(a + b, constants_.scale, -level_), __fmul_rn(a - b, constants_.scale)};
   }
 
-  __device__ void convert(const RowData<Element>& data, OwnColumns& own) const {
+  // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
+  __device__ SumDifference convert(const RowData<Element>& data, OwnColumns& own) const {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float a = pixel(data.a[c]), b = pixel(data.b[c]);
-      own.s[c] = fmaf(a + b, constants_.scale, -level_);
-      own.d[c] = __fmul_rn(a - b, constants_.scale);
+      const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
+      own.s[c] = x.s;
+      own.d[c] = x.d;
     }
+    const float halo = to<float>(data.halo);
+    return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
   }
 
-  // A lower lane has a pixel of `a`, the upper lane 16 further on the one of `b` at the same place.
-  // They exchange them: the lower one gives s, the upper one d, with the bits of `convert`.
-  __device__ float convert_halo(const RowData<Element>& data) const {
-    const float own = pixel(data.halo);
-    const float other = __shfl_xor_sync(kWarp, own, 16);
-    return fmaf(fmaf(halo_sign_, own, other), constants_.scale, -halo_level_);
-  }
-
-  // Lanes beyond the halo write the same as the last one in it.
-  __device__ void store_row(float* own, const OwnColumns& x, float halo) const {
+  __device__ void store_row(float* own, const OwnColumns& x, const SumDifference& halo) const {
     if (inside_) {
       *reinterpret_cast<float4*>(own) = make_float4(x.s[0], x.s[1], x.s[2], x.s[3]);
       *reinterpret_cast<float4*>(own + kRowFloats) = make_float4(x.d[0], x.d[1], x.d[2], x.d[3]);
     }
-    own[halo_from_own_] = halo;
+    if (has_halo_) {
+      own[halo_from_own_] = halo.s;
+      own[halo_from_own_ + kRowFloats] = halo.d;
+    }
   }
 
   // The lane's own columns it has already.
@@ -299,8 +296,6 @@ class StripWalk {
   Sums d_;
   bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
   float level_;
-  float halo_level_;  // of what the lane makes of its halo column
-  float halo_sign_;
   StripOutputs<kTask, Taps> outputs_;
   StripPool<Rows::kAligned> pool_;
   int begin_;  // rows whose outputs belong to the units
@@ -308,6 +303,7 @@ class StripWalk {
   int first_counting_;  // rows that complete an output that counts
   unsigned counting_;
   int halo_from_own_;
+  bool has_halo_;
   bool inside_;
 };
 

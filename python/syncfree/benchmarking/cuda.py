@@ -21,9 +21,9 @@ FIRST_CALLS = 3
 EMPTY_SAMPLES = 11
 BUSY_POLL_S = 0.002
 # A loop is long against what surrounds it, and short enough for the driver's queue of launches.
-LOOP_HOST_US = 3000.0
+LOOP_HOST_US = 10_000.0
 LOOP_GPU_US = 20_000.0
-MOST_LOOPED = 50
+MOST_LOOPED = 500
 
 GATE_OPENED = "the gate opened before the host had enqueued the call"
 
@@ -250,7 +250,7 @@ class CudaProbe:
         host, whole = max(self._host_us, 1.0), max(self._plain_us, 1.0)
         calls = max(2, int(min(LOOP_HOST_US / host, LOOP_GPU_US / whole, MOST_LOOPED)))
         gpu.fork(self._work.streams)
-        for _ in range(2):
+        for _ in range(max(2, calls // 10)):
             self._call(*args)
         gpu.synchronize()
         begin = clock.now()
