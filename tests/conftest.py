@@ -78,11 +78,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="fewer than two CUDA devices"))
 
 
+def _uses_a_gpu(item: pytest.Item) -> bool:
+    if any(item.get_closest_marker(name) for name in ("needs_cuda", "needs_two_gpus")):
+        return True
+    return hasattr(item, "callspec") and item.callspec.params.get("device") == "cuda"
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests marked `alone` run while no other process of the same run is at a test."""
+    """Tests marked `alone` run while no other process of the same run is at a test of a GPU."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if run is None or not torch.cuda.is_available():
+    if run is None or not torch.cuda.is_available() or not _uses_a_gpu(item):
         return (yield)
     with (Path(tempfile.gettempdir()) / f"syncfree-tests-{run}.lock").open("w") as lock:
         alone = item.get_closest_marker("alone") is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -130,8 +131,8 @@ class FakeCupti:
         return bool(self.library.fake_is_enabled(name.encode()))
 
     def host_memory(self, size: int = 64) -> int:
-        """An address of ordinary memory."""
-        memory = ctypes.create_string_buffer(size)
+        """An address of ordinary memory: pages of its own, for others may be registered."""
+        memory = ctypes.c_char.from_buffer(mmap.mmap(-1, size))
         self._kept.append(memory)
         return ctypes.addressof(memory)
 

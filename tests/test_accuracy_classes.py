@@ -300,6 +300,9 @@ class TestBadLabelsOnCuda:
 
     def test_value_of_the_batch_is_nan(self) -> None:
         metric = classification.MulticlassAccuracy(5, average="none").cuda()
+        metric(*labels("cuda"))  # loads the kernels, which may wait
+        metric.reset()
+        torch.cuda._sleep(1_000_000_000)  # or it would raise at once
         assert metric(*labels("cuda", 9)).isnan().all()
         with pytest.raises(RuntimeError, match="9 at flat index 3"):
             syncfree.check_errors()

@@ -253,8 +253,12 @@ def test_bad_labels_on_cuda_make_all_nan(step: str) -> None:
         {"a": sc.MulticlassAccuracy(5), "b": sc.MulticlassAccuracy(5, average="none")}
     ).to("cuda")
     preds, target = scores("cuda", 0)
+    getattr(collection, step)(preds, target)  # loads the kernels, which may wait
+    collection.reset()
     target[3, 2] = 9
+    torch.cuda._sleep(1_000_000_000)  # or a metric would raise what the one before it found
     getattr(collection, step)(preds, target)
+    torch.cuda.synchronize()
     with pytest.raises(RuntimeError, match="9"):
         sf.check_errors()
     values = collection.compute()

@@ -23,7 +23,7 @@ from syncfree.cli import main
 PATIENCE = 500  # seconds, for machines that do much else
 
 # Ranks are started by spawn, so each runs this too, and can be told what to do to itself.
-TROUBLE = """
+TROUBLE = r"""
 import os, signal, sys, time
 from syncfree.cli import main
 from syncfree.cli.compare import pipeline
@@ -41,7 +41,7 @@ def troubled(pair, options, buffers):
     if how == "broken" and len(loaded) > 4:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     if how == "slow":
-        os.write(1, b"loading\n")  # one write, which no other process's divides
+        os.write(1, b"loading\n")  # one write, that of another process cannot divide it
     time.sleep(0.3 if how == "slow" else 0.05)
     return load(pair, options, buffers)
 

@@ -187,7 +187,7 @@ def test_pinned_memory_is_followed_in_the_callback(fake: FakeCupti) -> None:
 
 def test_memory_that_was_pinned_before_and_is_freed(fake: FakeCupti) -> None:
     """Nobody can say any more whether it was pinned at the time of the copy."""
-    memory = fake.host_memory(4096)
+    memory = fake.host_memory(4096) + 1024
     copy = fake.call("cuMemcpyDtoHAsync_v2", memory + 64, ON_DEVICE, 8)
     below = fake.call("cuMemcpyDtoHAsync_v2", memory - 64, ON_DEVICE, 8)
     free = fake.call("cuMemFreeHost", memory)

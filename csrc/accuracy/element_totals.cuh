@@ -135,9 +135,6 @@ __device__ inline void clear_grid_totals(const CountJob& job) {
 // Block-wide, by every block once its counts are in the totals. `outside`: whether a score of the
 // thread lay outside [0, 1].
 __device__ inline void close_block(const CountJob& job, bool outside) {
-  // The barrier below is one for whole warps. nvcc 13.0 has been seen to let lanes come apart from
-  // those that had bad labels to report: an illegal instruction.
-  __syncwarp();
   if (__syncthreads_or(outside) && threadIdx.x == 0)
     *static_cast<volatile unsigned int*>(&job.grid->outside) = 1;
   if (job.finish_separately) return;
