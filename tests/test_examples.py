@@ -61,3 +61,30 @@ def test_demo_compares_and_trains(tmp_path):
     assert report["summary"]["metrics"]["psnr"]["mean"] == pytest.approx(fine[0], abs=0.006)
     assert (tmp_path / "jpeg-10" / "camera.jpg").exists()
     assert len(epochs(shown)) == 1
+
+
+@pytest.mark.parametrize(
+    "tier", ["0", pytest.param("auto", marks=pytest.mark.needs_cuda)], ids=["tier 0", "on a GPU"]
+)
+def test_hidden_waits_are_found(tmp_path, tier):
+    """Those that the text of the example hides, at their lines; copies may wait or may not."""
+    script, file = EXAMPLES / "hidden_waits.py", tmp_path / "report.json"
+    command = [sys.executable, "-m", "syncfree", "syncs", "--tier", tier, "--json", file, script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "accuracy 0." in done.stdout
+    report = json.loads(file.read_text())
+    assert report["tier"] == (0 if tier == "0" else 3)
+    lines = script.read_text().splitlines()
+    found = {}
+    for finding in report["findings"]:
+        here = [each for each in finding["stack"] if each["file"].endswith(script.name)]
+        found.setdefault(lines[here[0]["line"] - 1].strip(), set()).add(finding["verdict"])
+    copies = {line for line in found if ".to(device, non_blocking=True)" in line}
+    assert {line for line, verdicts in found.items() if "sync" in verdicts} - copies == {
+        "hard = loss[loss > loss.mean()]",
+        "hard.mean().backward()",
+        "running += loss.mean().item()",
+        "accuracy.update(logits.detach(), target)",
+        'print(f"accuracy {accuracy.compute():.3f}")',
+    }
