@@ -17,8 +17,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from cpp_programs import ops, programs  # noqa: F401  (fixtures)
+from detector_stub import stub  # noqa: F401
 from drawing import ORDINARY
-from fake_driver import fake, fake_library  # noqa: F401  (fixtures)
+from fake_driver import fake, fake_library  # noqa: F401
+from report_cases import report, train  # noqa: F401
+from syncs_command import script, stub_in_a_folder  # noqa: F401
+from timing_cases import timer  # noqa: F401
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 from gpu_status import source_hashes

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,3 +78,29 @@ def build_programs(shared: Path) -> Path:
             assert built.returncode == 0, built.stdout + built.stderr
             done.touch()
     return folder
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of what tests/cpp builds."""
+    base = tmp_path_factory.getbasetemp()
+    workers = os.environ.get("PYTEST_XDIST_WORKER_COUNT") is not None
+    return build_programs(base.parent if workers else base)
+
+
+@pytest.fixture(scope="session")
+def ops(programs: Path):
+    """The functions of syncfree::torch."""
+    torch.ops.load_library(str(programs / "libtensor_ops.so"))
+    return torch.ops.syncfree_cpp_tests
+
+
+def same_bits(ours: torch.Tensor, python: torch.Tensor) -> bool:
+    return (
+        ours.dtype == python.dtype
+        and ours.shape == python.shape
+        and ours.device == python.device
+        and torch.equal(
+            ours.cpu().reshape(-1).view(torch.uint8), python.cpu().reshape(-1).view(torch.uint8)
+        )
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -75,3 +76,13 @@ def install(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> None:
     kind = RefusingTier if number == 2 else StubTier
     monkeypatch.setattr(tiers_module, "_has_gpu", lambda: number != 0)
     monkeypatch.setattr(tiers_module, "_made", lambda n, recorder: kind(recorder, number))
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For one test, after which nothing of the detector may be left."""
+    install(monkeypatch)
+    start = threading.Thread.start
+    yield
+    assert not is_active(), "a region was left open"
+    assert threading.Thread.start is start, "a patch was left behind"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from syncfree import _runtime
+from syncfree.timing.samples import Sample, from_runtime
 
 SOURCE = Path(__file__).parent / "fake_libcuda.cpp"
 
@@ -35,6 +36,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "end_capture": (None, [c_uint64]),
     "replay": (None, [c_uint64, c_uint64]),
 }
+NEAR = {"rel": 1e-6, "abs": 0.01}  # microseconds; the driver gives floats of milliseconds
 
 
 class FakeDriver:
@@ -87,3 +89,14 @@ def fake(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDr
     assert _runtime.cuda_status() == ""
     yield driver
     driver.reset()
+
+
+def samples_of(timer: _runtime.RegionTimer, name: str | None = None) -> list[Sample]:
+    found = [each for history in from_runtime(timer.histories()) for each in history.samples]
+    found = [each for each in found if name in (None, each.name)]
+    return sorted(found, key=lambda each: each.sequence)
+
+
+def run(timer: _runtime.RegionTimer, fake: FakeDriver, us: float, name: str = "r") -> None:
+    with timer.region(name):
+        fake.work(us)

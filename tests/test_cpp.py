@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-import cpp_programs
-from cpp_programs import ROOT, run
-from fake_driver import compiled
+from cpp_programs import same_bits
 from syncfree import functional as F
-from syncfree._libraries import find
 from syncfree.functional.classification import (
     binary_accuracy,
     multiclass_accuracy,
@@ -26,32 +16,6 @@ from syncfree.functional.classification import (
 REDUCTIONS = {"none": 0, "elementwise_mean": 1, "sum": 2}
 AVERAGES = {"micro": 0, "macro": 1, "weighted": 2, "none": 3}
 OK, NEEDS_SCRATCH = 0, 5
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of what tests/cpp builds."""
-    base = tmp_path_factory.getbasetemp()
-    workers = os.environ.get("PYTEST_XDIST_WORKER_COUNT") is not None
-    return cpp_programs.build_programs(base.parent if workers else base)
-
-
-@pytest.fixture(scope="session")
-def ops(programs: Path):
-    """The functions of syncfree::torch."""
-    torch.ops.load_library(str(programs / "libtensor_ops.so"))
-    return torch.ops.syncfree_cpp_tests
-
-
-def same_bits(ours: torch.Tensor, python: torch.Tensor) -> bool:
-    return (
-        ours.dtype == python.dtype
-        and ours.shape == python.shape
-        and ours.device == python.device
-        and torch.equal(
-            ours.cpu().reshape(-1).view(torch.uint8), python.cpu().reshape(-1).view(torch.uint8)
-        )
-    )
 
 
 def images(device, *shape, dtype=torch.float32, layout=None):
@@ -76,71 +40,6 @@ def ssim_arguments(gaussian=True, sigma=(1.5,), kernel_size=(11,), reduction=1, 
 
 def one_or_each(entries):
     return entries[0] if len(entries) == 1 else entries
-
-
-def test_wrong_input_gives_its_status(programs):
-    done = run(programs / "core_checks")
-    assert done.returncode == 0, done.stdout
-    checks = re.fullmatch(r"(\d+) checks, 0 failed\n", done.stdout)
-    assert checks is not None, done.stdout
-    assert int(checks.group(1)) > 70
-
-
-def test_timer_by_a_driver_of_the_tests(programs, tmp_path):
-    """Events of tests/fake_libcuda.cpp, whose time stands still."""
-    driver = compiled(ROOT / "tests" / "fake_libcuda.cpp", tmp_path / "libfakecuda.so")
-    done = subprocess.run(
-        [programs / "core_checks"], capture_output=True, text=True, check=False,
-        env={**os.environ, "CHECK_CUDA_TIMER": "1", "SYNCFREE_LIBCUDA": str(driver)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert "timed on CUDA\n" in done.stdout
-
-
-def test_plain_example(programs):
-    done = run(programs / "plain")
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"cpu: image (\d) has ([\d.]+) dB, SSIM ([\d.]+)", done.stdout)
-    assert [int(image) for image, _, _ in found] == [0, 1, 2, 3]
-    decibels = [float(psnr) for _, psnr, _ in found]
-    # The error grows as 1 : 2 : 3 : 4.
-    assert decibels[0] - decibels[1] == pytest.approx(6.02, abs=0.02)
-    assert decibels[0] - decibels[3] == pytest.approx(12.04, abs=0.02)
-    assert [float(ssim) for _, _, ssim in found] == sorted(
-        (float(ssim) for _, _, ssim in found), reverse=True
-    )
-    assert run(programs / "plain", "tpu").returncode == 2
-
-
-@pytest.mark.needs_cuda
-def test_plain_example_on_cuda(programs):
-    here, there = (run(programs / "plain", device) for device in ("cpu", "cuda"))
-    assert there.returncode == 0, there.stderr
-    numbers = [[float(x) for x in re.findall(r"\d+\.\d+", done.stdout)] for done in (here, there)]
-    assert len(numbers[0]) == 8
-    assert numbers[1] == pytest.approx(numbers[0], rel=1e-3)
-
-
-def test_libtorch_example(programs, device):
-    done = run(programs / "evaluate", device)
-    assert done.returncode == 0, done.stderr
-    quality, _, regions = done.stdout.partition("forward, ")
-    found = re.fullmatch(
-        r"noisy +([\d.]+) dB, SSIM ([\d.]+)\nrestored ([\d.]+) dB, SSIM ([\d.]+) on (\w+)\n",
-        quality,
-    )
-    assert found is not None, done.stdout
-    # Reading the means waited for all regions.
-    kinds = {"cpu": "host time", "cuda": "(launch|GPU)-bound"}
-    verdict = rf"10 times: {kinds[device]}: [^\n]*\d [um]?s[^\n]*\n"
-    assert re.fullmatch(f"{verdict}metrics, {verdict}", regions), regions
-    *numbers, place = found.groups()
-    noisy, noisy_ssim, restored, restored_ssim = map(float, numbers)
-    assert noisy == pytest.approx(20, abs=0.1)
-    # The squares of the filter's taps sum to (3 / 8)^2, which takes 8.5 dB off white noise.
-    assert restored == pytest.approx(noisy + 8.5, abs=0.5)
-    assert 0.1 < noisy_ssim < restored_ssim - 0.1 < 0.9
-    assert place == device
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -408,128 +307,3 @@ def test_device_of_the_tensors(ops):
     assert same_bits(ours, F.structural_similarity_index_measure(preds, target, data_range=1.0))
     with pytest.raises(RuntimeError, match="on the device of `preds`"):
         ops.ssim(preds, target.to("cuda:0"), [1.0], *ssim_arguments())
-
-
-def compiler() -> str:
-    found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    assert found is not None
-    return found
-
-
-def test_every_core_header_stands_alone(tmp_path):
-    include = Path(cpp_programs.include_dir())
-    headers = sorted(include.glob("syncfree/*.h"))
-    names = [h.name for h in headers if h.name != "torch.h"]
-    assert {"c_api.h", "psnr.h", "ssim.h", "syncfree.h", "tensor_view.h"} <= set(names)
-    sources = []
-    for name in names:
-        source = tmp_path / f"{Path(name).stem}.cpp"
-        source.write_text(f"#include <syncfree/{name}>\n#include <syncfree/{name}>\n")
-        sources.append(source)
-    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", include]
-    done = run(compiler(), "-std=c++17", *flags, *sources)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_c_header_is_c(tmp_path):
-    source = tmp_path / "program.c"
-    source.write_text("#include <syncfree/c_api.h>\n")
-    flags = ["-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    done = run(
-        os.environ.get("CC") or shutil.which("cc") or "gcc",
-        *flags, "-I", cpp_programs.include_dir(), source,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_torch_headers_need_no_other_before_them(tmp_path, backwards):
-    """LibTorch's headers take seconds, so they are parsed twice, not once for each of ours.
-
-    Each of ours follows every other one in one of the two orders alone, so what it lacked would be
-    missing in one of them.
-    """
-    include = Path(cpp_programs.include_dir())
-    names = sorted(f"torch/{h.name}" for h in include.glob("syncfree/torch/*.h"))
-    assert {"torch/accuracy.h", "torch/psnr.h", "torch/ssim.h", "torch/tensor.h"} <= set(names)
-    names = ["torch.h", *names]
-    source = tmp_path / "all.cpp"
-    source.write_text(
-        "".join(f"#include <syncfree/{n}>\n" for n in (reversed(names) if backwards else names[1:]))
-    )
-    base = Path(torch.__file__).parent / "include"
-    flags = [
-        "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", include,
-        "-isystem", base, "-isystem", base / "torch/csrc/api/include",
-    ]  # fmt: skip
-    if torch.version.cuda is not None:
-        nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-        flags += ["-isystem", Path(nvcc).resolve().parents[1] / "include"]
-    done = run(compiler(), *flags, source)
-    assert done.returncode == 0, done.stderr
-
-
-def test_symbols_of_the_library():
-    """Functions of the C interface, and nothing else that could meet another library's."""
-    library = next(Path(cpp_programs.package_dir()).parents[1].glob("libsyncfree_core.so.*"))
-    listed = run("nm", "-D", "--defined-only", library)
-    assert listed.returncode == 0, listed.stderr
-    symbols = {line.split()[-1] for line in listed.stdout.splitlines()}
-    header = (Path(cpp_programs.include_dir()) / "syncfree" / "c_api.h").read_text()
-    declared = set(re.findall(r"(syncfree_\w+)\(", header)) - {"syncfree_parallel_for"}
-    assert symbols == declared
-    # The version stands in the file's own name, since wheels hold no links.
-    assert f"SONAME {library.name}" in " ".join(run("objdump", "-p", library).stdout.split())
-
-
-def test_cuda_is_in_it_where_the_ops_have_it(programs):
-    cache = (programs / "CMakeCache.txt").read_text()
-    directory = re.search(r"^syncfree_DIR:\w+=(.*)$", cache, re.MULTILINE)
-    assert directory is not None
-    text = (Path(directory.group(1)) / "syncfreeConfig.cmake").read_text()
-    wanted = "ON" if find("syncfree_ops_cuda") is not None else "OFF"
-    assert f"set(syncfree_WITH_CUDA {wanted})" in text
-
-
-def test_version_of_the_package(tmp_path):
-    project = (
-        "cmake_minimum_required(VERSION 3.24)\nproject(x LANGUAGES NONE)\n"
-        "find_package(syncfree {wanted} QUIET CONFIG)\n"
-        'message("found=${{syncfree_FOUND}} of ${{syncfree_CONSIDERED_VERSIONS}}")\n'
-    )
-    pyproject = (ROOT / "pyproject.toml").read_text()
-    version = re.search(r'^version = "(.*)"', pyproject, re.MULTILINE)
-    assert version is not None
-    for wanted, found in [(version.group(1), "1"), ("99.0", "0")]:
-        source = tmp_path / wanted
-        source.mkdir()
-        (source / "CMakeLists.txt").write_text(project.format(wanted=wanted))
-        done = cpp_programs.configure(source, source / "build")
-        assert f"found={found} of " in done.stderr, done.stderr
-        assert version.group(1) in done.stderr
-
-
-def test_folders_need_nothing_but_python():
-    code = (
-        "import sys\n"
-        "for name in ('torch', 'typer', 'rich', 'numpy'): sys.modules[name] = None\n"
-        "from syncfree.cli import main; sys.exit(main(['--include-dir']))"
-    )
-    done = run(sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip(), "syncfree", "c_api.h").is_file()
-
-
-def test_folders_of_a_source_tree(tmp_path):
-    package = tmp_path / "syncfree"
-    shutil.copytree(ROOT / "python" / "syncfree", package,
-                    ignore=shutil.ignore_patterns("lib", "include", "__pycache__"))  # fmt: skip
-    # Without site, in which an editable install would come first.
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "syncfree", "--cmake-dir"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 2, done.stdout
-    assert "syncfreeConfig.cmake is missing from the installed package" in done.stderr
-    assert "pip install" in done.stderr

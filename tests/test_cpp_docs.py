@@ -89,7 +89,7 @@ def test_program(program, tmp_path):
 
 @pytest.mark.parametrize("excerpt", EXCERPTS, ids=["cuda", "libtorch", "timer"])
 def test_excerpts_are_of_the_examples(excerpt):
-    """Which tests/test_cpp.py builds and runs."""
+    """Which tests/cpp_programs.py builds."""
     assert any(excerpt in example for example in EXAMPLES)
 
 

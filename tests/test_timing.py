@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,29 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as L
 import torch
-import torchmetrics as tm
-from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.data import DataLoader, TensorDataset
+from torch import nn
 
 import syncfree
-import syncfree.classification as sc
 from fake_driver import FakeDriver
 from syncfree import EventTimer, timed
 from syncfree.errors import DeviceError, TimerError
-from syncfree.timing import default_timer, lightning_callback, transfers
-from syncfree.timing.transfers import _MOVES
-
-
-@pytest.fixture
-def timer(device: str) -> EventTimer:
-    return EventTimer(device)
-
-
-def work(device: str) -> Tensor:
-    return torch.ones(1000, device=device).cumsum(0)
+from syncfree.timing import default_timer
+from timing_cases import work
 
 
 def test_a_loop(timer: EventTimer, device: str) -> None:
@@ -228,147 +212,6 @@ def test_what_cannot_be_timed(target: object, message: str) -> None:
         timed(target)
 
 
-METRICS = [
-    (syncfree.PeakSignalNoiseRatio, {"data_range": 1.0}),
-    (tm.image.PeakSignalNoiseRatio, {"data_range": 1.0}),
-    (tm.MeanSquaredError, {}),
-]
-
-
-@pytest.mark.parametrize(("cls", "options"), METRICS, ids=lambda v: getattr(v, "__module__", ""))
-def test_a_timed_metric_is_the_metric(
-    cls: Any, options: dict, timer: EventTimer, device: str
-) -> None:
-    metric, plain = cls(**options).to(device), cls(**options).to(device)
-    assert timed(metric, timer=timer) is metric
-    assert isinstance(metric, cls)
-    assert (type(metric).__name__, type(metric).__module__) == (cls.__name__, cls.__module__)
-    assert repr(metric) == repr(plain)
-    batches = [torch.rand(2, 3, 8, 8, device=device) for _ in range(4)]
-    for each in (metric, plain):
-        each(batches[0], batches[1])
-        each.update(batches[2], batches[3])
-    assert torch.equal(metric.compute(), plain.compute())
-    assert metric.metric_state.keys() == plain.metric_state.keys()
-    assert metric.update_count == plain.update_count == 2
-
-    for copied in (copy.deepcopy(metric), pickle.loads(pickle.dumps(metric)), metric.clone()):
-        assert type(copied) is cls
-        copied._computed = None
-        assert torch.equal(copied.compute(), plain.compute())
-    timer.wait()
-    summary = timer.summary()
-    assert summary[f"{cls.__name__}.forward"].count == 1
-    assert summary[f"{cls.__name__}.compute"].count >= 1
-    assert summary[f"{cls.__name__}.update"].count >= 1
-
-    other = EventTimer(device)
-    other.wrap(metric)  # not timed twice
-    metric.reset()
-    metric.update(batches[0], batches[1])
-    other.wait()
-    assert other.summary()[f"{cls.__name__}.update"].count == 1
-    with pytest.raises(KeyError):
-        timer.summary()["nothing"]
-
-
-def test_a_timed_metric_merges_untimed_ones(timer: EventTimer) -> None:
-    timed, plain = timer.wrap(tm.SumMetric()), tm.SumMetric()
-    timed.update(2.0)
-    plain.update(3.0)
-    timed.merge_state(plain)
-    timed.merge_state(plain.metric_state)
-    assert timed.compute() == 8
-    with pytest.raises(ValueError, match="instance of SumMetric"):
-        timed.merge_state(tm.MaxMetric())
-    assert type(timed) is not tm.SumMetric  # timed still
-
-
-@pytest.mark.parametrize("library", [syncfree, tm])
-def test_a_timed_collection(library: Any, timer: EventTimer, device: str) -> None:
-    def make() -> Any:
-        members = [sc.MulticlassAccuracy(3), tm.classification.MulticlassF1Score(3)]
-        return library.MetricCollection(members).to(device)
-
-    collection, plain = timer.wrap(make()), make()
-    assert isinstance(collection, tm.MetricCollection)
-    scores, target = torch.randn(8, 3, device=device), torch.randint(0, 3, (8,), device=device)
-    for each in (collection, plain):
-        each(scores, target)
-        each.update(scores, target)
-    torch.testing.assert_close(collection.compute(), plain.compute())
-    timer.wait()
-    for method in ("forward", "update", "compute"):
-        assert timer.summary()[f"MetricCollection.{method}"].count == 1
-    clone = collection.clone(prefix="val/")
-    assert type(clone) is library.MetricCollection
-    assert set(clone.compute()) == {f"val/{name}" for name in plain.compute()}
-
-
-def test_transfers_are_told_apart(device: str, timer: EventTimer) -> None:
-    host = torch.ones(1000)
-    with timer.track_transfers(), timer.region("step"):
-        there = host.to(device)
-        there = (there * 2).to(torch.float64)
-        there.sum().item()
-        there.cpu()
-        torch.tensor([1.0], device=device)
-    timer.wait()
-    found = sorted((s.name, s.kind, s.bytes, s.depth) for s in timer.samples())
-    crossing = [
-        ("Tensor.cpu", "d2h", 8000, 1),
-        ("Tensor.item", "d2h", 8, 1),
-        ("Tensor.to", "h2d", 4000, 1),
-        ("torch.tensor", "h2d", 0, 1),
-    ]
-    step = ("step", "compute", None, 0)
-    assert found == sorted([step, *crossing] if device == "cuda" else [step])
-
-
-def test_which_calls_cross() -> None:
-    """Looked at with tensors that only say they are on a GPU."""
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        there, here = torch.empty(3, 4, device="cuda"), torch.empty(3, 4)
-    to, cuda = _MOVES[Tensor.to][1], _MOVES[Tensor.cuda][1]
-    copies, makes = _MOVES[Tensor.copy_][1], _MOVES[torch.as_tensor][1]
-    h2d, d2h = ("h2d", 48), ("d2h", 48)
-    assert to((here, "cuda"), {}) == to((here, 0), {}) == to((here,), {"device": "cuda:1"}) == h2d
-    assert to((here, there), {}) == to((here, torch.device("cuda"), torch.half), {}) == h2d
-    assert to((there, "cpu"), {}) == to((there,), {"other": here}) == d2h
-    assert to((there, torch.half), {}) is to((there, "cuda"), {}) is to((here,), {}) is None
-    assert to((here, "meta"), {}) is None
-    assert cuda((here,), {}) == h2d
-    assert cuda((there,), {}) is None
-    assert copies((there, here), {}) == h2d
-    assert copies((here,), {"src": there}) == d2h
-    assert copies((there, there), {}) is copies((here, 3.0), {}) is None
-    assert makes((here,), {"device": "cuda"}) == h2d
-    assert makes(([1, 2],), {"device": "cuda"}) == ("h2d", 0)
-    assert makes(([1, 2],), {}) is makes(([1],), {"device": "cpu"}) is None
-    for read in (Tensor.item, Tensor.tolist, Tensor.cpu, Tensor.__bool__, Tensor.__float__):
-        assert _MOVES[read][1]((there,), {}) == d2h
-        assert _MOVES[read][1]((here,), {}) is None
-
-
-def test_the_mode_sees_every_call_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "direction", lambda source, target: "d2h")  # whatever the ends
-    timer, x = EventTimer("cpu"), torch.ones(1)
-    with timer.track_transfers():
-        x.to("cpu")
-        x.cpu()
-        x.copy_(torch.zeros(1))
-        x.item()
-        x.tolist()
-        _ = bool(x), float(x), int(x)
-        torch.tensor([1], device="cpu")
-        torch.as_tensor([1], device="cpu")
-    x.item()
-    seen = [(each.name, each.bytes) for each in timer.samples()]
-    names = {name for name, _ in _MOVES.values()} - {"Tensor.cuda"}
-    assert sorted(name for name, _ in seen) == sorted(names)
-    assert {size for name, size in seen if "(" in name or "Tensor." in name} == {4}
-
-
 def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
@@ -392,62 +235,6 @@ def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.Mo
     assert there.mhz == pytest.approx(1980, rel=1e-3)
     assert timer.summary().notes == []
     assert "GPU-bound" in timer.summary()["r"].verdict
-
-
-class Module(L.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 1)
-
-    def training_step(self, batch: list[Tensor]) -> Tensor:
-        return self.layer(batch[0]).sum()
-
-    def validation_step(self, batch: list[Tensor]) -> None:
-        self.layer(batch[0])
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        return DataLoader(TensorDataset(torch.rand(12, 4)), batch_size=4)
-
-    val_dataloader = train_dataloader
-
-
-class Interrupt(L.Callback):
-    def on_before_backward(self, *_: Any) -> None:
-        raise KeyError
-
-
-def fit(tmp_path: Path, *callbacks: Any) -> None:
-    L.Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        num_sanity_val_steps=0,
-        default_root_dir=tmp_path,
-        callbacks=list(callbacks),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        logger=False,
-    ).fit(Module())
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_lightning(tmp_path: Path) -> None:
-    callback = lightning_callback(EventTimer("cpu"))
-    assert isinstance(callback, L.Callback)
-    fit(tmp_path, callback)
-    counts = {region.name: region.count for region in callback.timer.summary().regions}
-    assert counts == {"train_batch": 6, "backward": 6, "validation_batch": 6}
-    backward = [s for s in callback.timer.samples() if s.name == "backward"]
-    assert {s.depth for s in backward} == {1}
-
-    callback.timer.clear()
-    with pytest.raises(KeyError):
-        fit(tmp_path, callback, Interrupt())
-    assert callback.timer.counts()["lost"] == 0
-    assert [r.name for r in callback.timer.summary().regions] == []
 
 
 def test_a_region_that_is_open_twice(timer: EventTimer) -> None:

@@ -1,0 +1,109 @@
+"""`syncfree syncs` of programs that fail, and of what cannot be done."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from syncs_command import TRAIN, syncs
+
+pytestmark = pytest.mark.usefixtures("stub_in_a_folder")
+
+
+# Programs that fail
+NOT_JUDGED = "before the program failed: what it did not get to is not judged"
+
+
+def test_an_exception_keeps_its_traceback(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script(
+        """
+        from detector_stub import wait
+
+        def fails():
+            wait()
+            raise KeyError("its own")
+
+        fails()
+        """
+    )
+    assert syncs(path) == 2
+    shown = capsys.readouterr()
+    assert re.fullmatch(
+        r"Traceback \(most recent call last\):\n"
+        rf'  File "{path}", line 7, in <module>\n    fails\(\)\n'
+        rf'  File "{path}", line 5, in fails\n    raise KeyError\("its own"\)\n'
+        r"KeyError: 'its own'\n",
+        shown.err[: shown.err.index("no iteration")],
+    )
+    assert f"the host waits 1 time at 1 line {NOT_JUDGED}" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("", 0), ("0", 0), ("None", 0), ("3", 2), ("'a message'", 2)],
+)
+def test_sys_exit(script, capsys: pytest.CaptureFixture[str], code: str, status: int) -> None:
+    assert syncs(script(f"import sys\nsys.exit({code})")) == status
+    shown = capsys.readouterr()
+    assert ("the program exited with" in shown.err) == (status == 2)
+    assert ("the host never waits" in shown.out) == (status == 0)
+    assert (NOT_JUDGED in shown.out) == (status == 2)
+
+
+def test_a_syntax_error(script, capsys: pytest.CaptureFixture[str]) -> None:
+    assert syncs("--json", "a.json", script("x = = 3")) == 2
+    shown = capsys.readouterr()
+    assert "SyntaxError: invalid syntax" in shown.err
+    assert "syncfree/cli" not in shown.err
+    assert shown.out.startswith(f"no wait was found {NOT_JUDGED} [")
+    assert json.loads(Path("a.json").read_text())["failed"] is True
+
+
+def test_a_call_that_a_tier_does_not_support(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script(
+        """
+        from syncfree.errors import DetectorError
+        raise DetectorError("torch.cuda.CUDAGraph is not supported without a GPU")
+        """
+    )
+    assert syncs(path) == 2
+    shown = capsys.readouterr().err
+    assert "syncfree syncs: torch.cuda.CUDAGraph is not supported without a GPU" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.py"], "none.py is neither a script that exists nor module:function"),
+        (["no_such_module:main"], "there is no module no_such_module"),
+        (["json:no_such"], "json:no_such: json has no no_such"),
+        (["--tier", "5", "train.py"], "--tier is one of auto, 0, 2, 3, but got 5"),
+        (["--warmup", "-1", "train.py"], "--warmup is a count of at least 0, but got -1"),
+        (["--steps", "0", "train.py"], "--steps is a count of at least 1, but got 0"),
+        (["--seconds", "0", "train.py"], "--seconds is a time above 0"),
+        (["--prove", "train.py"], "--prove puts a spinning kernel"),
+        (["--json", "no/such/folder.json", "train.py"], "its folder does not exist"),
+        (["--sarif", ".", "train.py"], "or it is a folder"),
+        (["--baseline", "none.json", "train.py"], "run once with --baseline-update to write it"),
+        (["--baseline", "no/such.json", "train.py"], "there is no baseline no/such.json"),
+        (["--baseline", ".", "train.py"], "cannot read the baseline ."),
+        (["--baseline", "no/b.json", "--baseline-update", "train.py"], "cannot write no/b.json"),
+        (["--baseline-update", "train.py"], "--baseline-update needs the file"),
+        (["--step-function", "none", "train.py"], "defines no function of this name"),
+        (["--step-function", "main", "json:dumps"], "needs its module"),
+        (["--step-function", "torch:none", "train.py"], "torch has no none"),
+    ],
+)
+def test_what_cannot_be_done(
+    script, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    script(TRAIN)
+    assert syncs(*arguments) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("syncfree syncs: ")
+    assert "finished" not in shown.out

@@ -1,0 +1,97 @@
+"""What `syncfree syncs` writes and compares: reports, baselines, several ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from syncs_command import TRAIN, syncs
+
+pytestmark = pytest.mark.usefixtures("stub_in_a_folder")
+
+
+def test_json_and_sarif(script) -> None:
+    path = script(TRAIN)
+    assert syncs("--json", "a.json", "--sarif", "a.sarif", path) == 1
+    document = json.loads(Path("a.json").read_text())
+    assert (document["version"], document["tier"]) == (1, 0)
+    (found,) = document["findings"]
+    assert (found["file"], found["line"], found["count"]) == (path, 15, 4)
+    (run,) = json.loads(Path("a.sarif").read_text())["runs"]
+    (result,) = run["results"]
+    location = result["locations"][0]["physicalLocation"]
+    assert location["artifactLocation"] == {"uri": "train.py", "uriBaseId": "SRCROOT"}
+    assert location["region"]["startLine"] == 15
+
+
+def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script(TRAIN)
+    assert syncs("--baseline", "b.json", "--baseline-update", path) == 0
+    assert syncs("--baseline", "b.json", path) == 0
+    shown = capsys.readouterr()
+    assert "1 known sites of the baseline left out" in shown.err
+    script(TRAIN.replace("    optimizer.step()", "    optimizer.step()\n    wait()"))
+    assert syncs("--baseline", "b.json", path) == 1
+    shown = capsys.readouterr().out
+    assert "train.py:12 in train_step" in shown
+    assert "# guilty" not in shown
+    script(TRAIN.replace("wait(", "str("))
+    assert syncs("--baseline", "b.json", path) == 0
+    assert (
+        "vanished, --baseline-update takes it out of the baseline: train.py in <module>: wait("
+    ) in capsys.readouterr().err
+    # A program that fails did not get to all of them.
+    script(TRAIN.replace("wait(", "no_such("))
+    assert syncs("--baseline", "b.json", path) == 2
+    assert "vanished" not in capsys.readouterr().err
+    before = Path("b.json").read_text()
+    assert syncs("--baseline", "b.json", "--baseline-update", path) == 2
+    assert "the baseline was left as it is" in capsys.readouterr().err
+    assert Path("b.json").read_text() == before
+
+
+def test_a_pragma_makes_it_clean(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script(TRAIN.replace("# guilty", "# sync-ok: it is the point of this script"))
+    assert syncs(path) == 0
+    assert "4 allowed (it is the point of this script)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_ranks_are_merged(script, tmp_path: Path) -> None:
+    path = script(
+        """
+        import os
+        from detector_stub import wait
+        wait("everywhere")
+        if os.environ["RANK"] == "1":
+            wait("on rank 1")
+        """
+    )
+    # Rank 0 shows the findings of all and says so in its status.
+    runner = tmp_path / "runner.py"
+    runner.write_text(
+        "import os, sys, detector_stub\n"
+        "from syncfree.detector import tiers\n"
+        "tiers._made = lambda number, recorder: detector_stub.StubTier(recorder)\n"
+        "from syncfree.cli import main\n"
+        "status = main(['syncs', *sys.argv[1:]])\n"
+        "assert status == (os.environ['RANK'] == '0'), status\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+         str(runner), "--json", "all.json", path],
+        env={**os.environ, "PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads((tmp_path / "all.json").read_text())
+    ranks = {each["api"]: (each["count"], each["ranks"]) for each in document["findings"]}
+    assert ranks == {"everywhere": (2, [0, 1]), "on rank 1": (1, [1])}
+    assert done.stdout.count("the host waits 3 times at 2 lines") == 1

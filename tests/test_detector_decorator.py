@@ -1,0 +1,146 @@
+"""`syncfree.no_sync` on functions, coroutines, generators and methods."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import syncfree
+from detector_stub import wait
+from syncfree.errors import SyncError
+
+pytestmark = pytest.mark.usefixtures("stub")
+
+
+def test_plain_functions() -> None:
+    @syncfree.no_sync
+    def good(a: int, *, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    @syncfree.no_sync(max_syncs=1)
+    def bad(times: int) -> str:
+        for _ in range(times):
+            wait()
+        return "done"
+
+    assert good(1, b=2) == 3
+    assert (good.__name__, good.__doc__) == ("good", "Adds.")
+    assert bad(1) == "done"
+    with pytest.raises(SyncError):
+        bad(2)
+    assert bad(1) == "done"
+
+
+def test_coroutine_functions() -> None:
+    @syncfree.no_sync
+    async def step(times: int) -> int:
+        await asyncio.sleep(0)
+        for _ in range(times):
+            wait()
+        return times
+
+    async def main() -> list:
+        return await asyncio.gather(step(0), step(1), step(0), return_exceptions=True)
+
+    first, second, third = asyncio.run(main())
+    assert (first, third) == (0, 0)
+    assert isinstance(second, SyncError)
+    assert second.report.count == 1
+
+
+def test_generators() -> None:
+    closed = []
+
+    @syncfree.no_sync
+    def batches(guilty: int):
+        try:
+            for n in range(3):
+                if n == guilty:
+                    wait()
+                got = yield n
+                if got == "throw":
+                    pytest.fail("an exception was expected")
+            if guilty == 3:
+                wait()
+            return "end"
+        except ValueError:
+            yield "caught"
+        finally:
+            closed.append(guilty)
+
+    def everything(guilty: int):
+        result = yield from batches(guilty)
+        assert result == "end"
+
+    for _ in everything(-1):
+        wait()  # the caller's
+    seen: list[int] = []
+    with pytest.raises(SyncError):
+        seen.extend(batches(1))
+    with pytest.raises(SyncError):  # after the last one
+        seen.extend(batches(3))
+    assert seen == [0, 0, 1, 2]
+    generator = batches(-1)
+    assert next(generator) == 0
+    assert generator.send("x") == 1
+    assert generator.throw(ValueError) == "caught"
+    generator.close()
+    for _ in batches(5):
+        break
+    assert closed == [-1, 1, 3, -1, 5]
+
+
+def test_asynchronous_generators() -> None:
+    @syncfree.no_sync
+    async def batches(guilty: int):
+        for n in range(3):
+            await asyncio.sleep(0)
+            if n == guilty:
+                wait()
+            got = yield n
+            assert got in (None, "sent")
+
+    async def main() -> None:
+        async for _ in batches(-1):
+            wait()  # the caller's
+        with pytest.raises(SyncError):
+            async for _ in batches(1):
+                pass
+        generator = batches(-1)
+        assert await anext(generator) == 0
+        assert await generator.asend("sent") == 1
+        await generator.aclose()
+
+    asyncio.run(main())
+
+
+def test_methods_and_static_methods() -> None:
+    class Model:
+        @syncfree.no_sync
+        def step(self) -> Model:
+            return self
+
+        @staticmethod
+        @syncfree.no_sync
+        def other() -> None:
+            wait()
+
+    model = Model()
+    assert model.step() is model
+    with pytest.raises(SyncError):
+        model.other()
+
+
+@pytest.mark.parametrize("thing", [int, 3, "step"])
+def test_what_is_no_function(thing: object) -> None:
+    with pytest.raises(TypeError, match="no_sync decorates functions"):
+        syncfree.no_sync(thing)
+
+
+def test_wrong_options_raise_at_the_decorator() -> None:
+    with pytest.raises(ValueError, match="max_syncs"):
+        syncfree.no_sync(max_syncs=-1)
+    with pytest.raises(TypeError, match="mode"):
+        syncfree.no_sync(mode="record")

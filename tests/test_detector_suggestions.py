@@ -1,0 +1,92 @@
+"""What to write instead of a wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from syncfree.detector.suggestions import suggest
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"api": "Tensor.item", "source": 'print(f"loss {loss.item()}")'}, "syncfree.deferred"),
+        (
+            {"api": "Tensor.item", "source": "losses.append(loss.item())"},
+            "append `tensor.detach()`",
+        ),
+        ({"api": "Tensor.item", "source": "if loss.item() > 3:"}, "torch.where(condition"),
+        ({"api": "Tensor.item", "source": "x = loss.item() * 2"}, "0-d tensor"),
+        ({"api": "Tensor.__bool__", "source": "if mask.any():"}, "torch.where(condition"),
+        ({"api": "Tensor.__float__", "source": "writer.add_scalar('a', float(x))"}, "deferred"),
+        ({"api": "Tensor.tolist", "source": "logger.info(x.tolist())"}, "deferred"),
+        ({"api": "aten::masked_select", "source": "x[mask].mean()"}, "torch.where(mask, x, 0)"),
+        ({"api": "aten::nonzero", "source": "i = x.nonzero()"}, "nonzero_static"),
+        ({"api": "aten::unique_dim", "source": "x.unique()"}, "scatter_add_"),
+        ({"api": "aten::_unique2", "source": "x.unique()"}, "scatter_add_"),
+        ({"api": "aten::bincount", "source": "torch.bincount(x)"}, "scatter_add_"),
+        ({"api": "aten::repeat_interleave.Tensor"}, "output_size="),
+        ({"api": "aten::one_hot"}, "num_classes="),
+        ({"api": "Tensor.cpu", "source": "a = b.cpu()", "direction": "d2h"}, "syncfree.deferred"),
+        ({"api": "Tensor.numpy", "source": "a = b.numpy()"}, "Stay on the device"),
+        (
+            {"api": "aten::_to_copy", "source": "x.cuda()", "direction": "h2d"},
+            "pin_memory().to(device, non_blocking=True)",
+        ),
+        (
+            {"api": "cuMemcpyHtoD_v2", "source": "torch.tensor(3, device=d)", "direction": "h2d"},
+            "`device=`",
+        ),
+        ({"api": "torch.cuda.synchronize"}, "wait_stream"),
+        ({"api": "Event.query"}, "A loop on `query()`"),
+        ({"api": "print", "source": "print(x)"}, "Printing a tensor"),
+        ({"api": "Tensor.__format__"}, "Printing a tensor"),
+        ({"api": "GradScaler.step"}, "fused=True"),
+        ({"api": "clip_grad_norm_"}, "error_if_nonfinite"),
+        ({"api": "cuMemFree_v2"}, "empty_cache"),
+        ({"api": "ncclBarrier"}, "barrier"),
+        # The driver's names do not say what was written: operators and the line do.
+        (
+            {"api": "cuStreamSynchronize", "op_stack": ("aten::nonzero", "aten::index")},
+            "Keep the full shape",
+        ),
+        ({"api": "aten::index", "op_stack": ("aten::index",)}, "Keep the full shape"),
+        (
+            {"api": "cudaMalloc", "op_stack": ("aten::empty", "aten::index")},
+            "torch's allocator",
+        ),
+        (
+            {
+                "api": "cuMemcpyHtoDAsync_v2",
+                "op_stack": ("aten::copy_", "aten::to", "aten::index"),
+                "direction": "h2d",
+            },
+            "pin_memory",
+        ),
+        (
+            {
+                "api": "cuStreamSynchronize",
+                "op_stack": ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"),
+                "source": "if x.any():",
+            },
+            "Decide on the device",
+        ),
+        ({"api": "cuStreamSynchronize", "source": "n = torch.bincount(y)"}, "scatter_add_"),
+        ({"api": "cuStreamSynchronize", "source": "log(loss.item())"}, "deferred"),
+        ({"api": "torch sync debug mode", "source": "y = x.cpu()"}, "Stay on the device"),
+        ({"api": "torch sync debug mode", "source": "y = x.to('cuda')"}, "non_blocking=True"),
+        ({"api": "torch.cuda.Event.synchronize", "source": "x = shown.value()"}, ".ready()"),
+        ({"api": "cuCtxSynchronize", "source": "solve(a)"}, "sync-ok"),
+        # A checkpoint has to wait; what is read for it has not.
+        ({"api": "UntypedStorage.cpu", "direction": "d2h"}, 'allow_sync("checkpoint")'),
+        (
+            {"api": "cuMemcpyDtoHAsync_v2", "source": "torch.save(net, f)", "direction": "d2h"},
+            "# sync-ok: checkpoint",
+        ),
+        ({"api": "torch sync debug mode", "source": "torch.save(net, f)"}, "# sync-ok: checkpoint"),
+        ({"api": "Tensor.item", "source": "torch.save({'l': loss.item()}, f)"}, "0-d tensor"),
+    ],
+    ids=str,
+)
+def test_suggestions(fields: dict, part: str) -> None:
+    assert part in suggest(**fields)
