@@ -244,6 +244,27 @@ def test_a_baseline_that_is_missing_or_none(session, pytester: pytest.Pytester) 
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
 
 
+def test_a_tier_that_this_machine_lacks(session) -> None:
+    """One line a test: a traceback would lead into the plugin."""
+    refused = """
+import pytest
+from syncfree.detector import tiers
+
+def refuse(number, recorder):
+    raise tiers.TierUnavailableError(f"tier {number} needs a GPU")
+
+tiers._made = refuse
+
+@pytest.mark.no_sync
+def test_it():
+    pass
+"""
+    done = session(refused, "--sync-tier", 3)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["--sync-tier: tier 3 needs a GPU"])
+    done.stdout.no_fnmatch_line("*pytest_plugin.py*")
+
+
 def test_the_marker_is_registered(session) -> None:
     result = session(WAITS, "--strict-markers", "--markers")
     result.stdout.fnmatch_lines(["@pytest.mark.no_sync(max=0, allow=[[]], warmup=0):*"])

@@ -158,7 +158,14 @@ class Guard:
         self.failure: SyncError | None = None
 
     def __enter__(self) -> Report:
-        return self._region.__enter__()
+        from syncfree.detector.tiers import TierUnavailableError
+
+        try:
+            return self._region.__enter__()
+        except TierUnavailableError as error:
+            # Of the machine, not of the test: a traceback would lead into this plugin.
+            reason = str(error)
+        pytest.fail(f"--sync-tier: {reason}", pytrace=False)
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._region.__exit__(kind, error, traceback)
