@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from report_cases import SOURCE, make_event, make_report
 from syncfree.detector import (
     Report,
@@ -20,7 +22,9 @@ SARIF = {
         "originalUriBaseIds": {"": "artifactLocation"},
         "columnKind": ("utf16CodeUnits", "unicodeCodePoints"),
         "results": ["result"],
+        "invocations": ["invocation"],
     },
+    "invocation": {"executionSuccessful*": bool},
     "tool": {"driver*": "driver"},
     "driver": {"name*": str, "semanticVersion": str, "rules": ["rule"]},
     "rule": {
@@ -65,7 +69,7 @@ def check(value: Any, rule: Any, place: str) -> None:
             check(each, rule[0], f"{place}[{number}]")
     elif isinstance(rule, type):
         assert isinstance(value, rule), place
-        assert not isinstance(value, bool), place
+        assert isinstance(value, bool) == (rule is bool), place
         if rule is int:
             assert value >= 0, place
     elif isinstance(rule, tuple):
@@ -109,6 +113,13 @@ def test_sarif_of_nothing_and_of_odd_files(tmp_path: Path) -> None:
         for result in log["runs"][0]["results"]
     }
     assert uris == {"%3Cstdin%3E", (tmp_path / "a b%.py").as_uri()}
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_sarif_tells_of_a_program_that_failed(report: Report, failed: bool) -> None:
+    report.failed = failed
+    (run,) = report.sarif()["runs"]
+    assert run["invocations"] == [{"executionSuccessful": not failed}]
 
 
 def test_sarif_knows_a_warning_again_when_lines_are_added(train: str, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def as_sarif(report: Report, root: Path) -> dict[str, Any]:
                 },
                 "originalUriBaseIds": {_ROOT: {"uri": f"{root.as_uri()}/"}},
                 "columnKind": "unicodeCodePoints",
+                "invocations": [{"executionSuccessful": not report.failed}],
                 "results": [
                     _result(each, rules.index(each.event.api), report, root)
                     for each in report.findings
