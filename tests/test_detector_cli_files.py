@@ -22,6 +22,8 @@ def test_json_and_sarif(script) -> None:
     assert (document["version"], document["tier"]) == (1, 0)
     (found,) = document["findings"]
     assert (found["file"], found["line"], found["count"]) == (path, 15, 4)
+    outermost = found["stack"][-1]  # nothing of what started the script
+    assert (outermost["file"], outermost["function"]) == (path, "<module>")
     (run,) = json.loads(Path("a.sarif").read_text())["runs"]
     (result,) = run["results"]
     location = result["locations"][0]["physicalLocation"]

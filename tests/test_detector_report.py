@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import linecache
 import re
 import subprocess
 import sys
@@ -137,7 +138,7 @@ def test_text_names_operators_once(train: str) -> None:
 
 def test_text_names_everything(report: Report, train: str) -> None:
     text = str(report)
-    assert text.startswith("the host waits 4 times at 2 lines, 1 calls may wait (not counted), ")
+    assert text.startswith("the host waits 4 times at 2 lines, 1 call may wait (not counted), ")
     assert "3 allowed (meant) [a note]" in text
     assert f"{train}:5 in step: cuMemcpyDtoHAsync_v2, 2x, 500 ms, 50.0% of the wall time" in text
     assert f"{train}:4 in step: Tensor.item, 2x\n" in text
@@ -147,6 +148,14 @@ def test_text_names_everything(report: Report, train: str) -> None:
     assert text.count("      It reads a number.\n") == 3, "the reason, of conditional ones too"
     assert text.count("# sync-ok: reason") == 1
     assert text.splitlines()[-1].startswith("A wait that is meant: `# sync-ok: reason`")
+
+
+def test_text_of_a_pragma_without_its_reason(train: str) -> None:
+    text = Path(train).read_text()
+    Path(train).write_text(text.replace("return loss.item()", "return loss.item()  # sync-ok"))
+    linecache.checkcache()
+    assert "allows nothing without a reason" in str(make_report(make_event(train, 5)))
+    assert "allows nothing without a reason" not in str(make_report(make_event(train, 4)))
 
 
 def test_text_of_a_program_that_failed(report: Report) -> None:

@@ -34,6 +34,15 @@ from syncfree.detector.suggestions import suggest
             "pin_memory().to(device, non_blocking=True)",
         ),
         (
+            {
+                "api": "Tensor.to",
+                "source": "x.to(device)",
+                "direction": "h2d",
+                "host_memory": "pinned",
+            },
+            "The source is pinned",
+        ),
+        (
             {"api": "cuMemcpyHtoD_v2", "source": "torch.tensor(3, device=d)", "direction": "h2d"},
             "`device=`",
         ),

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import tier0_cases
+from syncfree.detector import set_up
 from syncfree.detector.findings import Finding, Recorder
 from syncfree.detector.tier0 import Tier0
 
@@ -43,6 +44,7 @@ def found_in(findings: list[Finding]) -> set[tuple[int, str, str]]:
 @pytest.mark.parametrize("program", tier0_cases.PROGRAMS, ids=lambda p: p.__name__)
 def test_verdicts_and_lines(program: Callable[[], None]) -> None:
     recorder = Recorder()
+    set_up.begin()
     with Tier0(recorder):
         program()
     findings = recorder.findings()

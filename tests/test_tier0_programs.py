@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import MulticlassAccuracy
 
 from calls import CALLS, PublicCall
+from syncfree.detector import set_up
 from syncfree.detector.findings import Finding, Recorder, Verdict
 from syncfree.detector.tier0 import Tier0
 
@@ -31,6 +32,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "train_digits.py"
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
     recorder = Recorder()
+    set_up.begin()
     with Tier0(recorder):
         yield recorder
 
@@ -46,6 +48,7 @@ def is_meant(finding: Finding) -> bool:
 def run_script(script: Path, *arguments: str) -> list[Finding]:
     recorder, argv = Recorder(), sys.argv
     sys.argv = [str(script), *arguments]
+    set_up.begin()
     try:
         with Tier0(recorder):
             runpy.run_path(str(script), run_name="__main__")

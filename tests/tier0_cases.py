@@ -310,6 +310,22 @@ def mixed_precision() -> None:
     scaler.get_scale()  # sync: Tensor.item
 
 
+def uploads_in_a_loop() -> None:
+    """What is copied once is set-up; torch waits for the stream after each blocking copy."""
+    net = nn.Linear(4, 2)
+    net.to(DEVICE)  # conditional: Tensor.to
+    host, pinned = torch.ones(2, 4), torch.ones(2, 4).pin_memory()
+    x = torch.zeros(2, 4, device=DEVICE)
+    for step in range(3):
+        net.cuda()
+        net(host.to(DEVICE))  # conditional: Tensor.to  # sync: Tensor.to
+        pinned.cuda()  # conditional: Tensor.cuda  # sync: Tensor.cuda
+        host.to(DEVICE, non_blocking=True)  # conditional: Tensor.to
+        pinned.to(DEVICE, non_blocking=True)
+        x.copy_(host)  # conditional: Tensor.copy_  # sync: Tensor.copy_
+        torch.tensor([step], device=DEVICE)  # conditional: torch.tensor  # sync: torch.tensor
+
+
 def checkpoints() -> None:
     net = nn.Linear(4, 2, device=DEVICE)
     file = io.BytesIO()
@@ -328,6 +344,7 @@ def checkpoints() -> None:
 
 PROGRAMS = (
     scalar_reads,
+    uploads_in_a_loop,
     control_flow,
     equality,
     shapes_from_values,

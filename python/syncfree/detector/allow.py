@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-import linecache
-import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from syncfree.detector.findings import Event
+from syncfree.detector.pragmas import pragma
 from syncfree.detector.scope import Scoped
 from syncfree.detector.session import drain, go_on_raising, scope_changed, stop_raising
 
 F = TypeVar("F", bound=Callable[..., Any])
 Pattern = str | Callable[[Event], bool]
 
-_PRAGMA = re.compile(r"#\s*sync-ok\b:?[ \t]*(.*)")
 
 _reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
 
@@ -142,21 +140,3 @@ def _matches(event: Event, pattern: Pattern) -> bool:
         if fnmatchcase(frame.file, f"*/{pattern}") or fnmatchcase(str(frame), f"*/{pattern}"):
             return True
     return False
-
-
-@functools.lru_cache(maxsize=4096)
-def pragma(file: str, line: int) -> str | None:
-    """The reason of a `# sync-ok: reason` on a line, or in the comment right above it.
-
-    None without one. A pragma without a reason allows nothing.
-    """
-    text = linecache.getline(file, line)
-    while text:
-        found = _PRAGMA.search(text)
-        if found:
-            return found[1].strip() or None
-        # Above, only lines of their own: the pragma of another statement is not meant for this one.
-        line -= 1
-        above = linecache.getline(file, line)
-        text = above if above.lstrip().startswith("#") else ""
-    return None

@@ -142,10 +142,12 @@ class Guard:
     """
 
     def __init__(self, item: pytest.Item, max: int, allow: Sequence[Pattern], warmup: int) -> None:
+        from syncfree.detector import set_up
         from syncfree.detector.regions import detect_syncs
         from syncfree.detector.tiers import BY_NAME
 
         __tracebackhide__ = True
+        set_up.begin()
         for name, value in (("max", max), ("warmup", warmup)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ValueError(f"{name} is a count of at least 0, but got {value!r}")

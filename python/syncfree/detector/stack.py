@@ -11,9 +11,9 @@ from types import FrameType, TracebackType
 from syncfree.detector.findings import Frame
 
 # What a stack is cut of everywhere, and what ends it: the machinery that started the program.
-_PASSED_OVER = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
+MACHINERY = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
 _FROZEN = "<frozen"
-_RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio")
+_RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio", "syncfree.cli")
 
 _folders: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -48,17 +48,17 @@ def clean(frames: Iterator[Frame]) -> tuple[Frame, ...]:
     for number, frame in enumerate(frames):
         if number == 0:
             first = frame
-        if is_inside(frame.file, _PASSED_OVER):
-            continue
         if kept and is_inside(frame.file, _RUNNERS):
             break
+        if is_inside(frame.file, MACHINERY):
+            continue
         kept.append(frame)
     return tuple(kept) or (first,)
 
 
 def machinery() -> list[str]:
     """How the paths of files begin that no stack shows."""
-    return [_FROZEN, *_folders_of(_PASSED_OVER)]
+    return [_FROZEN, *_folders_of(MACHINERY)]
 
 
 def is_inside(file: str, packages: tuple[str, ...]) -> bool:

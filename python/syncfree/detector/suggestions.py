@@ -59,6 +59,10 @@ UPLOAD = (
     "Copy from pinned memory: `tensor.pin_memory().to(device, non_blocking=True)`, or "
     "`DataLoader(..., pin_memory=True)` with `batch.to(device, non_blocking=True)`."
 )
+NON_BLOCKING = (
+    "The source is pinned, so `non_blocking=True` is all that is missing: torch waits for the "
+    "stream after every other copy."
+)
 NEW_TENSOR = (
     "Make it on the device: `torch.full`, `torch.arange` or another factory with `device=`, once "
     "and outside of the loop; `torch.tensor(data, device=...)` copies from pageable memory."
@@ -179,13 +183,19 @@ def suggest(
     if any(_READS.search(name) for name in names):
         return _of_a_read(source)
     if direction == "h2d":
-        return NEW_TENSOR if re.search(r"\btorch\.(tensor|as_tensor)\(", source) else UPLOAD
+        return _of_an_upload(source, host_memory)
     if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
         return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
         # The driver's copy of a scalar read is told from others by what was written.
         return _of_a_read(source) if re.search(r"\.item\(|\.tolist\(", source) else READ_BACK
     return _by_source(api, source)
+
+
+def _of_an_upload(source: str, host_memory: str | None) -> str:
+    if re.search(r"\btorch\.(tensor|as_tensor)\(", source):
+        return NEW_TENSOR
+    return NON_BLOCKING if host_memory == "pinned" else UPLOAD
 
 
 def _by_name(names: Sequence[str], direction: str | None) -> str | None:

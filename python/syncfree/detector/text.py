@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from syncfree.detector.findings import FORWARD_NOT_KEPT, Finding, Verdict
+from syncfree.detector.pragmas import has_empty_pragma
 
 if TYPE_CHECKING:
     from syncfree.detector.report import Report
@@ -38,7 +39,7 @@ def summary(report: Report) -> str:
         text += " before the program failed: what it did not get to is not judged"
     maybe = sum(each.count for each in report.findings if not each.counts)
     if maybe:
-        text += f", {maybe} calls may wait (not counted)"
+        text += f", {plural(maybe, 'call')} may wait (not counted)"
     for reason, count in report.allowed.items():
         text += f", {count} allowed ({reason})"
     if report.lost:
@@ -124,6 +125,8 @@ def _block(finding: Finding, report: Report) -> list[str]:
     kind = "" if finding.event.verdict is Verdict.SYNC else f" ({finding.event.verdict.value})"
     place = f"  {finding.frame} in {finding.function}: {finding.event.api}{kind}"
     lines = [f"{place}, {cost(finding, report)}", *details(finding)]
-    if finding.counts:
+    if finding.counts or finding.event.direction == "h2d":
         lines.append(finding.suggestion)
+    if has_empty_pragma(finding.file, finding.line):
+        lines.append("`# sync-ok` allows nothing without a reason: `# sync-ok: reason`.")
     return [lines[0], *(f"      {line}" for line in lines[1:])]

@@ -15,6 +15,7 @@ from rich.text import Text
 from syncfree.cli.compare.tables import make_console
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
 from syncfree.cli.syncs.program import Program, ProgramError, show_error
+from syncfree.detector.text import plural
 from syncfree.detector.tiers import BY_NAME
 from syncfree.errors import DetectorError, SyncError, SyncfreeError
 
@@ -167,10 +168,11 @@ def _run(
         report = join(before[0], report)
     report.failed = failed
     if options.warmup and not iterations.judged:
-        seen = f"{iterations.done} iterations ended" if iterations.done else "no iteration ended"
-        notes.print(f"{seen} ({_ending(options)}): the warm-up is part of the report")
+        seen = plural(iterations.done, "iteration") if iterations.done else "no iteration"
+        notes.print(f"{seen} ended ({_ending(options)}): the warm-up is part of the report")
     elif iterations.judged:
-        notes.print(f"{iterations.judged} iterations judged, {options.warmup} before them left out")
+        judged = plural(iterations.judged, "iteration")
+        notes.print(f"{judged} judged, {options.warmup} before them left out")
     return gather(report)
 
 

@@ -69,7 +69,7 @@ def _to(old: Callable[..., Any]) -> Callable[..., Any]:
             return _download(self, "UntypedStorage.to")
         record(
             "UntypedStorage.to",
-            "A copy to the GPU returns when it is done.",
+            "A blocking copy to the GPU returns when what was queued before it is done too.",
             Verdict.CONDITIONAL,
             direction="h2d",
             size=self.nbytes(),

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from syncfree.detector import set_up
 from syncfree.detector.findings import Frame, Verdict
-from syncfree.detector.stack import stack_here
+from syncfree.detector.stack import MACHINERY, is_inside, stack_here
 from syncfree.detector.tier0.recording import quiet, record
 from syncfree.detector.tier0.residence import Place, on_device, place_of, put, size_of
 
 _to = torch.Tensor.to
+
+# Classes override `_apply` where they hold more than parameters, as metrics do.
+_MOVES_OF_MODULES = tuple(
+    method.__code__ for method in (torch.nn.Module.cuda, torch.nn.Module.to, torch.nn.Module._apply)
+)
 
 _DOWN = "A copy to the host returns when the GPU has finished everything queued before it."
 _DOWN_PAGEABLE = (
     "`non_blocking` has no effect on a copy to pageable memory, or to pinned memory with gaps: "
     "the host waits for the GPU."
 )
-_UP = (
-    "A blocking copy to the GPU returns when it is done; from pageable memory, large ones wait "
-    "even with `non_blocking`."
-)
+_UP = "A blocking copy to the GPU returns when what was queued before it is done too."
+_UP_PAGEABLE = "From pageable memory a large copy waits even with `non_blocking`."
 
 
 def move(
@@ -123,23 +129,37 @@ def record_upload(
     op: str | None = None,
     forward: Frame | None = None,
 ) -> None:
-    """A copy from the host to the device.
+    """A copy from the host to the device. After a blocking one torch waits for the stream.
 
-    Shown, not counted: data have to get there somehow, and whether the host is held up depends on
-    the size and on what the GPU has to do.
+    Shown, not counted: the first from each place, for weights and data have to get there once, and
+    those from pageable memory that are not blocking, which wait if they are large.
     """
     if pinned and non_blocking:
         return
+    once = not non_blocking and _is_set_up()
     record(
         api,
-        _UP,
-        Verdict.CONDITIONAL,
+        _UP_PAGEABLE if non_blocking else _UP,
+        Verdict.CONDITIONAL if non_blocking or once else Verdict.SYNC,
         direction="h2d",
         size=size_of(source),
         host_memory="pinned" if pinned else "pageable",
         op=op,
         forward=forward,
     )
+
+
+def _is_set_up() -> bool:
+    """Whether a module is moved, or the running call of the program moves something at first."""
+    call: FrameType | None = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code in _MOVES_OF_MODULES:
+            return True
+        if call is None and not is_inside(frame.f_code.co_filename, MACHINERY):
+            call = frame
+        frame = frame.f_back
+    return call is not None and set_up.is_first(call)
 
 
 def judge_copy(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
