@@ -35,9 +35,10 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
   extern __shared__ unsigned int counters[];
   BlockTally<kWarpKernelThreads> tally(job, counters);
   const unsigned int lanes = job.lanes, lane = threadIdx.x & (lanes - 1);
-  walk_rows_by_lanes<T>(
+  walk_rows_by_lanes<T, !kRank>(
       job, tally, lane, lanes,
-      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored) {
+      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored,
+          auto&& admitted) {
         const Look<T, kRank> look(row, target, scored, lane, lanes);
         const Greatest<T>& mine = look.greatest;
         BitsOf<T> key = mine.key;
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
         for (unsigned int offset = lanes / 2; offset > 0; offset /= 2)
           predicted = min(predicted, __shfl_xor_sync(kFullWarp, predicted, offset));
         const unsigned int ahead = kRank ? sum_over_lanes(look.ahead, lanes) : 0;
-        if (scored && lane == 0) {
+        if (scored && lane == 0 && admitted()) {
           if constexpr (kRank)
             tally.add_rank(group, ahead, target, predicted);
           else
@@ -63,40 +64,43 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
   __shared__ unsigned int predicted;
   __shared__ unsigned int ahead;
   BlockTally<kThreads> tally(job, nullptr);
-  walk_rows_by_blocks<T>(job, tally,
-                         [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row) {
-                           if (threadIdx.x == 0) {
-                             best = 0;
-                             predicted = kNowhere;
-                             ahead = 0;
-                           }
-                           __syncthreads();
-                           const Look<T, kRank> look(row, target, true, threadIdx.x, kThreads);
-                           const Greatest<T>& mine = look.greatest;
-                           BitsOf<T> key = mine.key;
-                           for (unsigned int offset = 16; offset > 0; offset /= 2)
-                             key = max(key, __shfl_xor_sync(kFullWarp, key, offset));
-                           if (threadIdx.x % 32 == 0)
-                             atomicMax(&best, static_cast<unsigned long long>(key));
-                           if constexpr (kRank) {
-                             const unsigned int count = sum_over_lanes(look.ahead, 32);
-                             if (threadIdx.x % 32 == 0 && count != 0) atomicAdd(&ahead, count);
-                           }
-                           __syncthreads();
-                           if (mine.key == best) atomicMin(&predicted, mine.resolve(row));
-                           __syncthreads();
-                           if (threadIdx.x == 0) {
-                             if constexpr (kRank)
-                               tally.add_rank(group, ahead, target, predicted);
-                             else
-                               tally.add(group, predicted == target, target, predicted);
-                           }
-                         });
+  walk_rows_by_blocks<T, !kRank>(
+      job, tally,
+      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, auto&& admitted) {
+        if (threadIdx.x == 0) {
+          best = 0;
+          predicted = kNowhere;
+          ahead = 0;
+        }
+        __syncthreads();
+        const Look<T, kRank> look(row, target, true, threadIdx.x, kThreads);
+        const Greatest<T>& mine = look.greatest;
+        BitsOf<T> key = mine.key;
+        for (unsigned int offset = 16; offset > 0; offset /= 2)
+          key = max(key, __shfl_xor_sync(kFullWarp, key, offset));
+        if (threadIdx.x % 32 == 0) atomicMax(&best, static_cast<unsigned long long>(key));
+        if constexpr (kRank) {
+          const unsigned int count = sum_over_lanes(look.ahead, 32);
+          if (threadIdx.x % 32 == 0 && count != 0) atomicAdd(&ahead, count);
+        }
+        __syncthreads();
+        if (mine.key == best) atomicMin(&predicted, mine.resolve(row));
+        __syncthreads();
+        if (threadIdx.x == 0 && admitted()) {
+          if constexpr (kRank)
+            tally.add_rank(group, ahead, target, predicted);
+          else
+            tally.add(group, predicted == target, target, predicted);
+        }
+      });
 }
 
 template <class T, bool kRank>
 void launch_for(const CountJob& job, cudaStream_t stream) {
   switch (job.lanes) {
+    case 128:
+      argmax_by_blocks<T, kRank, 128><<<job.blocks, 128, 0, stream>>>(job);
+      break;
     case 256:
       argmax_by_blocks<T, kRank, 256><<<job.blocks, 256, 0, stream>>>(job);
       break;

@@ -13,76 +13,119 @@ struct ClassCounts {
   unsigned long long tp = 0, fn = 0, fp = 0;
 };
 
-// Class counts, which `take(class)` gives, are handed over, and become values of their own or parts
-// of a mean.
+// Classes on their way from counts to what is wanted of them.
 template <int kThreads>
-struct ClassAverage {
-  unsigned long long sum = 0;
-  unsigned long long count = 0;
-
-  // For the `i`-th k. `counted` elements are in the group.
-  template <class Take>
-  __device__ void add(const CountJob& job, int i, std::int64_t group, unsigned long long counted,
-                      std::int64_t first, std::int64_t step, Take&& take) {
-    const int shift = fixed_point_shift(static_cast<std::uint64_t>(job.slots));
-    const int k = job.k_at(i);
-    float* values = job.values_at(i);
-    for (std::int64_t c = first; c < job.slots; c += step) {
-      const ClassCounts counts = take(c);
-      const unsigned long long support = counts.tp + counts.fn;
-      const std::int64_t place = group * job.slots + c;
-      if (job.counts.wanted())
-        hand_over(job, place, counts.tp, counts.fp, counted - support - counts.fp, counts.fn);
-      if (job.value == nullptr) continue;
-      if (job.average == Average::kNone) {
-        values[place] = safe_fraction(counts.tp, support);
-      } else if (is_fraction(job)) {
-        sum += counts.tp;
-        count += support;
-      } else if (class_takes_part(counts.tp, counts.fp, counts.fn, k)) {
-        sum += weighted_fraction(1, counts.tp, support, shift);
-        ++count;
-      }
+class ClassAverage {
+ public:
+  // For the `i`-th k: one class of a group in which `counted` elements are is handed over, and
+  // becomes a value of its own or part of a mean.
+  __device__ __forceinline__ void meet(const CountJob& job, int i, std::int64_t group,
+                                       unsigned long long counted, std::int64_t c,
+                                       const ClassCounts& counts) {
+    const unsigned long long support = counts.tp + counts.fn;
+    const std::int64_t place = group * job.slots + c;
+    if (job.counts.wanted())
+      hand_over(job, place, counts.tp, counts.fp, counted - support - counts.fp, counts.fn);
+    if (job.value == nullptr) return;
+    if (job.average == Average::kNone) {
+      job.values_at(i)[place] = safe_fraction(counts.tp, support);
+    } else if (is_fraction(job)) {
+      parts_.sum += counts.tp;
+      parts_.count += support;
+    } else if (class_takes_part(counts.tp, counts.fp, counts.fn, job.k_at(i))) {
+      // Most classes of a batch are all wrong or all right, which needs no division.
+      if (counts.fn == 0 && counts.tp != 0)
+        parts_.sum += 1ull << job.mean_shift;
+      else if (counts.tp != 0)
+        parts_.sum += weighted_fraction(1, counts.tp, support, job.mean_shift);
+      ++parts_.count;
     }
   }
 
   // The totals of the block, valid in thread 0.
   __device__ void reduce() {
-    using Reduce = cub::BlockReduce<unsigned long long, kThreads>;
+    using Reduce = cub::BlockReduce<Parts, kThreads>;
     __shared__ typename Reduce::TempStorage storage;
     __syncthreads();
-    sum = Reduce(storage).Sum(sum);
-    __syncthreads();
-    count = Reduce(storage).Sum(count);
+    parts_ = Reduce(storage).Sum(parts_);
+  }
+
+  // One thread: to and from the totals of several blocks, which are left zero.
+  __device__ void add_to(ScoreTotals& totals) const {
+    atomicAdd(&totals.sum, parts_.sum);
+    atomicAdd(&totals.count, parts_.count);
+  }
+  __device__ void take_from(ScoreTotals& totals) {
+    parts_ = {__ldcg(&totals.sum), __ldcg(&totals.count)};
+    totals = {};
   }
 
   __device__ float mean(const CountJob& job) const {
-    if (is_fraction(job)) return safe_fraction(sum, count);
-    return mean_of_fractions(sum, count, fixed_point_shift(static_cast<std::uint64_t>(job.slots)));
+    if (is_fraction(job)) return safe_fraction(parts_.sum, parts_.count);
+    return mean_of_fractions(parts_.sum, parts_.count, job.mean_shift);
   }
 
  private:
+  struct Parts {
+    unsigned long long sum = 0;
+    unsigned long long count = 0;
+
+    __device__ Parts operator+(const Parts& other) const {
+      return {sum + other.sum, count + other.count};
+    }
+  };
+
   static __device__ bool is_fraction(const CountJob& job) { return job.average != Average::kMacro; }
+
+  Parts parts_;
 };
 
 __device__ inline bool averages_classes(const CountJob& job) {
   return job.value != nullptr && job.average != Average::kNone;
 }
 
-// Takes the counts of class `c` out of global memory, past the L1 cache, and leaves zeros.
-__device__ inline ClassCounts take_class(const CountJob& job, unsigned long long* totals,
-                                         std::int64_t c) {
-  const auto take = [&](ClassField field) {
-    unsigned long long* slot = totals + field * job.slots + c;
-    const unsigned long long count = __ldcg(slot);
-    if (count != 0) *slot = 0;
-    return count;
-  };
-  ClassCounts counts;
-  counts.tp = take(kTruePositive);
-  counts.fn = take(kFalseNegative);
-  if (job.counts_false_positives) counts.fp = take(kFalsePositive);
-  return counts;
+// A counter in global memory grows.
+__device__ inline void add_to_class(const CountJob& job, unsigned long long* totals, int field,
+                                    std::int64_t c, unsigned long long count) {
+  atomicAdd(totals + field * job.field_stride + c, count << (field * job.field_bits));
+}
+
+// Takes the counts of classes `step` apart out of global memory, past the L1 cache, and leaves
+// zeros. Calls `meet(class, counts)`.
+template <class Meet>
+__device__ __forceinline__ void take_classes(const CountJob& job, unsigned long long* totals,
+                                             std::int64_t first, std::int64_t step, Meet&& meet) {
+  if (job.packs_fields()) {
+    constexpr int kInFlight = 8;  // a round trip to L2 costs more than the work on some classes
+#pragma unroll 1
+    for (std::int64_t c = first; c < job.slots;) {
+      unsigned long long words[kInFlight] = {};
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i)
+        if (c + i * step < job.slots) words[i] = __ldcg(totals + c + i * step);
+      // One body for all of them: the block is the first to run it, from code in no cache.
+#pragma unroll 1
+      for (int left = kInFlight; left > 0 && c < job.slots; --left, c += step) {
+        const unsigned long long word = words[0];
+#pragma unroll
+        for (int i = 1; i < kInFlight; ++i) words[i - 1] = words[i];
+        if (word != 0) totals[c] = 0;
+        meet(c, ClassCounts{word & kPackedMask, word >> kPackedBits & kPackedMask,
+                            word >> 2 * kPackedBits});
+      }
+    }
+    return;
+  }
+#pragma unroll 1
+  for (std::int64_t c = first; c < job.slots; c += step) {
+    unsigned long long* slot = totals + c;
+    ClassCounts counts;
+    counts.tp = __ldcg(slot + kTruePositive * job.slots);
+    counts.fn = __ldcg(slot + kFalseNegative * job.slots);
+    if (job.counts_false_positives) counts.fp = __ldcg(slot + kFalsePositive * job.slots);
+    for (std::int64_t cell = 0; cell < job.class_cells; cell += job.slots) slot[cell] = 0;
+    meet(c, counts);
+  }
 }
 
 // All threads of the block whose writes to `value` come last.
@@ -94,7 +137,7 @@ __device__ inline void spoil_values(const CountJob& job, bool bad) {
 
 __device__ inline unsigned long long* class_totals(const CountJob& job, std::int64_t group) {
   const std::int64_t slot = job.blocks_per_group > 1 ? group : blockIdx.x;
-  return job.class_totals + slot * job.class_cells;
+  return job.class_totals + slot * job.class_words();
 }
 
 // The sum of a cell over the copies in shared memory.
@@ -136,19 +179,31 @@ __device__ inline void clear_classes(const CountJob& job, unsigned long long* to
     for (std::int64_t cell = c; cell < job.class_cells; cell += job.slots) totals[cell] = 0;
 }
 
+// Calls `meet(class, counts)` for classes `step` apart, for the `i`-th of several k.
+template <class Read, class Meet>
+__device__ __forceinline__ void meet_classes_at_k(const CountJob& job, int i, std::int64_t first,
+                                                  std::int64_t step, Read&& read, Meet&& meet) {
+#pragma unroll 1
+  for (std::int64_t c = first; c < job.slots; c += step) meet(c, class_at_k(job, i, c, read));
+}
+
 // Block-wide: the values of a group for each of several k, from its counters in shared memory, or
 // in `totals` if there are none.
 template <int kThreads>
-__device__ __noinline__ void average_ranks(const CountJob& job, const unsigned int* shared,
-                                           unsigned long long* totals, std::int64_t group) {
+__device__ __forceinline__ void average_ranks(const CountJob& job, const unsigned int* shared,
+                                              unsigned long long* totals, std::int64_t group) {
+#pragma unroll 1
   for (int i = 0; i < job.top_ks.count; ++i) {
     ClassAverage<kThreads> average;
-    average.add(job, i, group, 0, threadIdx.x, kThreads, [&](std::int64_t c) {
-      return class_at_k(job, i, c, [&](std::int64_t cell) -> unsigned long long {
-        return shared != nullptr ? shared_count(job, shared, static_cast<unsigned int>(cell))
-                                 : __ldcg(totals + cell);
-      });
-    });
+    meet_classes_at_k(
+        job, i, threadIdx.x, kThreads,
+        [&](std::int64_t cell) -> unsigned long long {
+          return shared != nullptr ? shared_count(job, shared, static_cast<unsigned int>(cell))
+                                   : __ldcg(totals + cell);
+        },
+        [&](std::int64_t c, const ClassCounts& counts) {
+          average.meet(job, i, group, 0, c, counts);
+        });
     if (averages_classes(job)) {
       average.reduce();
       if (threadIdx.x == 0) job.values_at(i)[group] = average.mean(job);
@@ -157,56 +212,81 @@ __device__ __noinline__ void average_ranks(const CountJob& job, const unsigned i
   if (shared == nullptr) clear_classes(job, totals, threadIdx.x, kThreads);
 }
 
-// Block-wide: passes the block's class counters on; whoever completes the group hands them over.
-// `counted` elements are in them, as thread 0 knows where counts are wanted.
+// Block-wide: adds the block's counters to those of its group.
 template <int kThreads>
-__device__ __noinline__ void close_classes(const CountJob& job, const unsigned int* shared,
-                                           std::int64_t group, unsigned long long counted) {
-  __shared__ unsigned long long of_group;
-  __syncthreads();
+__device__ __forceinline__ void flush_classes(const CountJob& job, const unsigned int* shared,
+                                              unsigned long long* totals) {
+  if (job.packs_fields()) {
+    for (std::int64_t c = threadIdx.x; c < job.slots; c += kThreads) {
+      const ClassCounts counts = shared_class(job, shared, static_cast<unsigned int>(c));
+      const unsigned long long word =
+          counts.fp << 2 * kPackedBits | counts.fn << kPackedBits | counts.tp;
+      if (word != 0) atomicAdd(totals + c, word);
+    }
+  } else {
+    for (unsigned int cell = threadIdx.x; cell < job.class_cells; cell += kThreads) {
+      const unsigned int sum = shared_count(job, shared, cell);
+      if (sum != 0) atomicAdd(totals + cell, static_cast<unsigned long long>(sum));
+    }
+  }
+}
+
+// Block-wide: passes the block's class counters on; whoever completes the group hands them over.
+// `counted` elements are in them, as thread 0 knows where counts are wanted. It is no function of
+// its own: parameters of the kernel are read from constant memory where it is inlined, and else
+// from global memory, one behind the other.
+template <int kThreads>
+__device__ __forceinline__ void close_classes(const CountJob& job, const unsigned int* shared,
+                                              std::int64_t group, unsigned long long counted) {
+  __shared__ unsigned long long of_block;
   const bool alone = job.blocks_per_group == 1;
   unsigned long long* totals = class_totals(job, group);
   if (job.counts.wanted() && threadIdx.x == 0) {
     if (job.finish_separately)
       atomicAdd(&job.grid->counted, counted);
     else if (alone)
-      of_group = counted;
+      of_block = counted;
     else
       atomicAdd(&job.group_totals[group].valid, counted);
   }
-  if (job.shared_copies > 0 && !alone) {
-    for (unsigned int cell = threadIdx.x; cell < job.class_cells; cell += kThreads) {
-      const unsigned int sum = shared_count(job, shared, cell);
-      if (sum != 0) atomicAdd(totals + cell, static_cast<unsigned long long>(sum));
-    }
-  }
+  if (alone || job.shared_copies > 0) __syncthreads();
+  if (job.shared_copies > 0 && !alone) flush_classes<kThreads>(job, shared, totals);
   if (job.finish_separately) return;
   if (!alone && !is_last_block(&job.group_totals[group].ticket, job.blocks_per_group)) return;
-  if (job.counts.wanted()) {
-    if (!alone && threadIdx.x == 0) of_group = atomicExch(&job.group_totals[group].valid, 0ull);
-    __syncthreads();
-  }
+
+  // Asked for early: what they cost is hidden behind the counters.
+  const bool reports = job.group_count == 1 && job.rule.report;
+  const unsigned long long bad_labels = reports ? __ldcg(&job.grid->bad_labels) : 0;
+  if (job.counts.wanted()) counted = alone ? of_block : __ldcg(&job.group_totals[group].valid);
 
   const bool in_shared = job.shared_copies > 0 && alone;
   if (job.tally == Tally::kRanks) {
     average_ranks<kThreads>(job, in_shared ? shared : nullptr, totals, group);
   } else {
     ClassAverage<kThreads> average;
-    average.add(job, 0, group, of_group, threadIdx.x, kThreads, [&](std::int64_t c) {
-      return in_shared ? shared_class(job, shared, static_cast<unsigned int>(c))
-                       : take_class(job, totals, c);
-    });
+    const auto meet = [&](std::int64_t c, const ClassCounts& counts) {
+      average.meet(job, 0, group, counted, c, counts);
+    };
+    if (in_shared) {
+#pragma unroll 1
+      for (std::int64_t c = threadIdx.x; c < job.slots; c += kThreads)
+        meet(c, shared_class(job, shared, static_cast<unsigned int>(c)));
+    } else {
+      take_classes(job, totals, threadIdx.x, kThreads, meet);
+    }
     if (averages_classes(job)) {
       average.reduce();
       if (threadIdx.x == 0) job.value[group] = average.mean(job);
     }
   }
-  if (job.group_count == 1 && job.rule.report) {
-    __shared__ bool bad;
-    __syncthreads();
-    if (threadIdx.x == 0) bad = publish_bad_labels(job);
-    __syncthreads();
-    spoil_values(job, bad);
+  if (job.counts.wanted() && !alone) {
+    __syncthreads();  // all have read it
+    if (threadIdx.x == 0) job.group_totals[group].valid = 0;
+  }
+  if (bad_labels != 0) {
+    __syncthreads();  // values are written, and all have read the count
+    if (threadIdx.x == 0) publish_bad_labels(job);
+    spoil_values(job, true);
   }
 }
 

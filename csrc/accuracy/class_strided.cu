@@ -263,7 +263,8 @@ __global__ void __launch_bounds__(kThreads,
           tally.add_rank(group, ahead[i], target[i], predicted[i]);
       }
     }
-    tally.close(group, share_of(job.element_count, kTile, turn, job.blocks_per_group));
+    tally.close(group,
+                [&] { return share_of(job.element_count, kTile, turn, job.blocks_per_group); });
   }
   finish_groups(job);
 }

@@ -101,6 +101,12 @@ struct ElementTotals {
 // always there. Of ranks there is one for each number of missed k, then the last.
 enum ClassField : int { kTruePositive = 0, kFalseNegative = 1, kFalsePositive = 2 };
 
+// Group sizes up to this fit three counters into one word: of a fraction, whose single atomic is
+// total and ticket at once, or of a class. A launch of a few microseconds notices each further
+// round trip to L2.
+inline constexpr int kPackedBits = 21;
+inline constexpr unsigned long long kPackedMask = (1ull << kPackedBits) - 1;
+
 enum class Tally : int {
   kFraction,  // correct and valid of a group
   kClasses,   // per class of a group
@@ -148,6 +154,11 @@ struct CountJob {
   std::int64_t slots = 1;               // classes with counters of their own, or all together
   std::int64_t class_cells = 0;         // counters of a group
   bool counts_false_positives = false;  // behind the other counters
+  int mean_shift = 0;                   // fraction bits of a sum over the slots
+  // Where the fields of a class lie in global memory: side by side in one word, or a plane of words
+  // for each.
+  std::int64_t field_stride = 0;
+  int field_bits = 0;
   // Copies of the class counters in shared memory, a power of two; none if outcomes go to global
   // memory at once.
   int shared_copies = 0;
@@ -174,6 +185,9 @@ struct CountJob {
   __device__ float* values_at(int i) const {
     return value + (top_ks.count > 0 ? top_ks.place[i] * (values / top_ks.count) : 0);
   }
+
+  SYNCFREE_HD bool packs_fields() const { return field_bits != 0; }
+  SYNCFREE_HD std::int64_t class_words() const { return packs_fields() ? slots : class_cells; }
 
   std::size_t shared_bytes() const { return sizeof(unsigned int) * shared_copies * class_cells; }
 

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, column_blocks_per_multiprocessor(kLi
 }
 
 __global__ void __launch_bounds__(kThreads) finish_elements(const __grid_constant__ CountJob job) {
-  finish_values(job, blockIdx.x, gridDim.x);
-  if (is_last_block(&job.grid->ticket, gridDim.x)) clear_grid_totals(job);
+  const unsigned long long bad_labels = finish_values(job, blockIdx.x, gridDim.x);
+  if (is_last_block(&job.grid->ticket, gridDim.x)) clear_grid_totals(job, bad_labels);
 }
 
 template <class T>

@@ -71,6 +71,21 @@ __device__ __noinline__ inline void report_bad_labels(const CountJob& job, std::
   }
 }
 
+// Looks at the elements of a line again. For after the loop over them: across a call in it few
+// registers would survive.
+__device__ __forceinline__ void report_bad_line(const CountJob& job, std::int64_t group,
+                                                std::int64_t base, std::int64_t first,
+                                                std::int64_t step) {
+#pragma unroll 1
+  for (; first < job.element_count; first += step) {
+    const std::int64_t at = base + first * job.elements.target_stride[0];
+    const std::int64_t label =
+        load_label(job.target, job.target_dtype, at, job.rule.truncate_target);
+    if (job.rule.judge_target(label) == LabelState::kBad)
+      report_bad_label(job, group, first, ErrorKind::kTargetOutOfRange);
+  }
+}
+
 // A batch of scores is counted in one word of six fields, by a multiplication for each: how many
 // are valid, predicted by either bound, and how many of these are positives.
 inline constexpr int kBatchFieldBits = 5;
@@ -145,17 +160,20 @@ class ElementJudge {
   }
 
   // Scores from `first` on, `step` elements apart, in a group of one dimension. The branch on the
-  // target's type stands outside of the loop, whose batches are full: that leaves registers for
-  // more loads in flight.
+  // target's type stands outside of the loop, whose batches are full, and so does the report: that
+  // leaves registers for more loads in flight. The rest makes one more batch.
   __device__ void judge_line(const Offsets& base, std::int64_t first, std::int64_t step) {
     const std::int64_t batch_step = kLineElements * step;
+    const std::int64_t start = first;
     dispatch_dtype(job_.target_dtype, [&](auto tag) {
       using Label = typename decltype(tag)::type;
+      const T* preds = static_cast<const T*>(job_.preds) + base.preds;
+      const auto* target = static_cast<const Label*>(job_.target) + base.target;
       for (; first + batch_step - step < job_.element_count; first += batch_step)
-        judge_full_batch(static_cast<const T*>(job_.preds) + base.preds,
-                         static_cast<const Label*>(job_.target) + base.target, first, step);
+        judge_batch<true>(preds, target, first, step);
+      if (first < job_.element_count) judge_batch<false>(preds, target, first, step);
     });
-    for (; first < job_.element_count; first += kElements * step) judge(base, first, step);
+    if (line_has_bad_ && job_.rule.report) report_bad_line(job_, group_, base.target, start, step);
   }
 
   Counts counts;
@@ -209,26 +227,26 @@ class ElementJudge {
     counts.probability_hits += predicted == target && target == 1;
   }
 
-  template <class Label>
-  __device__ __forceinline__ void judge_full_batch(const T* preds, const Label* target,
-                                                   std::int64_t first, std::int64_t step) {
-    T scores[kLineElements];
-    Label labels[kLineElements];
+  template <bool kFull, class Label>
+  __device__ __forceinline__ void judge_batch(const T* preds, const Label* target,
+                                              std::int64_t first, std::int64_t step) {
+    T scores[kLineElements] = {};
+    Label labels[kLineElements] = {};
+    const auto is_there = [&](int i) { return kFull || first + i * step < job_.element_count; };
     preds += first * job_.elements.preds_stride[0];
     target += first * job_.elements.target_stride[0];
 #pragma unroll
     for (int i = 0; i < kLineElements; ++i) {
-      scores[i] = *preds;
+      if (is_there(i)) scores[i] = *preds;
       preds += step * job_.elements.preds_stride[0];
     }
 #pragma unroll
     for (int i = 0; i < kLineElements; ++i) {
-      labels[i] = *target;
+      if (is_there(i)) labels[i] = *target;
       target += step * job_.elements.target_stride[0];
     }
     const ScoreBounds<ComputeOf<T>> bounds(job_.threshold);
     unsigned int batch = 0;
-    unsigned int bad = 0;  // a bit for each element
 #pragma unroll
     for (int i = 0; i < kLineElements; ++i) {
       const std::int64_t label = label_of(labels[i], job_.rule.truncate_target);
@@ -236,12 +254,11 @@ class ElementJudge {
       const bool ignored = job_.rule.has_ignore_index && label == job_.rule.ignore_index;
       const auto score = to<ComputeOf<T>>(scores[i]);
       outside |= is_outside_unit_interval(score);
-      if (!known && !ignored) bad |= 1u << i;
+      line_has_bad_ |= !known && !ignored;
       const unsigned int positive = static_cast<unsigned int>(label) << kBatchFieldBits;
-      if (known && !ignored) batch += (positive + 1) * bounds.places(score);
+      if (known && !ignored && is_there(i)) batch += (positive + 1) * bounds.places(score);
     }
     add_batch(counts, batch);
-    if (bad != 0) reject(first, step, bad, 0);
   }
 
   // Bad elements: a bit for each of those `step` apart.
@@ -255,6 +272,7 @@ class ElementJudge {
 
   const CountJob& job_;
   std::int64_t group_;
+  bool line_has_bad_ = false;
 };
 
 }  // namespace syncfree::accuracy

@@ -106,10 +106,13 @@ __device__ inline float label_average(const CountJob& job, std::int64_t first, b
   return safe_fraction(sum, valid);
 }
 
-// The `turn`-th of `turns` blocks: totals become counts and values.
-__device__ inline void finish_values(const CountJob& job, std::int64_t turn, std::int64_t turns) {
-  const bool bad = job.rule.report && __ldcg(&job.grid->bad_labels) != 0;
+// The `turn`-th of `turns` blocks: totals become counts and values. Returns how many labels of the
+// whole grid were bad, in all threads.
+__device__ inline unsigned long long finish_values(const CountJob& job, std::int64_t turn,
+                                                   std::int64_t turns) {
+  const unsigned long long bad_labels = job.rule.report ? __ldcg(&job.grid->bad_labels) : 0;
   const bool logits = __ldcg(&job.grid->outside) != 0;
+  const bool bad = bad_labels != 0;
   if (job.averages_labels) {
     for (std::int64_t i = turn; i < job.values; i += turns) {
       const float mean = label_average(job, i * job.classes, logits);
@@ -123,26 +126,27 @@ __device__ inline void finish_values(const CountJob& job, std::int64_t turn, std
         job.value[i] = bad ? __int_as_float(0x7fffffff) : safe_fraction(group.correct, group.valid);
     }
   }
+  return bad_labels;
 }
 
 // The last block, once all have read the grid's totals.
-__device__ inline void clear_grid_totals(const CountJob& job) {
+__device__ inline void clear_grid_totals(const CountJob& job, unsigned long long bad_labels) {
   if (threadIdx.x != 0) return;
   job.grid->outside = 0;
-  if (job.rule.report) publish_bad_labels(job);
+  if (bad_labels != 0) publish_bad_labels(job);
 }
 
 // Block-wide, by every block once its counts are in the totals. `outside`: whether a score of the
-// thread lay outside [0, 1].
+// thread lay outside [0, 1]. Each thread says so by itself: a vote of the block needs whole warps,
+// and nvcc 13.0 has been seen to let lanes come apart from those that had bad labels to report.
 __device__ inline void close_block(const CountJob& job, bool outside) {
-  if (__syncthreads_or(outside) && threadIdx.x == 0)
-    *static_cast<volatile unsigned int*>(&job.grid->outside) = 1;
+  if (outside) *static_cast<volatile unsigned int*>(&job.grid->outside) = 1;
   if (job.finish_separately) return;
   if (gridDim.x > 1 && !is_last_block(&job.grid->ticket, gridDim.x)) return;
   __syncthreads();
-  finish_values(job, 0, 1);
+  const unsigned long long bad_labels = finish_values(job, 0, 1);
   __syncthreads();
-  clear_grid_totals(job);
+  clear_grid_totals(job, bad_labels);
 }
 
 }  // namespace syncfree::accuracy

@@ -1,4 +1,7 @@
-// Counts and averages of so many classes that one last block would take longer than another launch.
+// Counts and averages of so many classes, or behind so many blocks, that a last block among them
+// would take longer than another launch.
+#include <algorithm>
+
 #include "accuracy/tally.cuh"
 #include "core/device_info.h"
 
@@ -8,49 +11,58 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) finish_classes(const __grid_constant__ CountJob job) {
-  const bool ranks = job.tally == Tally::kRanks;
+  wait_for_kernel_ahead();
+  const bool several = gridDim.x > 1;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  const unsigned long long counted = job.counts.wanted() ? __ldcg(&job.grid->counted) : 0;
+  const unsigned long long bad_labels = job.rule.report ? __ldcg(&job.grid->bad_labels) : 0;
+#pragma unroll 1
   for (int i = 0; i < job.k_count(); ++i) {
     ClassAverage<kThreads> average;
-    average.add(job, i, 0, __ldcg(&job.grid->counted), first, step, [&](std::int64_t c) {
-      if (!ranks) return take_class(job, job.class_totals, c);
-      return class_at_k(job, i, c,
-                        [&](std::int64_t cell) { return __ldcg(job.class_totals + cell); });
-    });
-    if (averages_classes(job)) {
-      average.reduce();
-      if (threadIdx.x == 0) {
-        atomicAdd(&job.score_totals[i].sum, average.sum);
-        atomicAdd(&job.score_totals[i].count, average.count);
-      }
-    }
+    const auto meet = [&](std::int64_t c, const ClassCounts& counts) {
+      average.meet(job, i, 0, counted, c, counts);
+    };
+    if (job.tally == Tally::kRanks)
+      meet_classes_at_k(
+          job, i, first, step, [&](std::int64_t cell) { return __ldcg(job.class_totals + cell); },
+          meet);
+    else
+      take_classes(job, job.class_totals, first, step, meet);
+    if (!averages_classes(job)) continue;
+    average.reduce();
+    if (threadIdx.x != 0) continue;
+    if (several)
+      average.add_to(job.score_totals[i]);
+    else
+      job.values_at(i)[0] = average.mean(job);
   }
-  if (ranks) clear_classes(job, job.class_totals, first, step);
-  if (!is_last_block(&job.grid->ticket, gridDim.x)) return;
-  __shared__ bool bad;
+  if (job.tally == Tally::kRanks) clear_classes(job, job.class_totals, first, step);
+  if (!several)
+    __syncthreads();  // all have read the grid's totals
+  else if (!is_last_block(&job.grid->ticket, gridDim.x))
+    return;
   if (threadIdx.x == 0) {
     job.grid->counted = 0;
-    for (int i = 0; averages_classes(job) && i < job.k_count(); ++i) {
+    for (int i = 0; several && averages_classes(job) && i < job.k_count(); ++i) {
       ClassAverage<kThreads> average;
-      average.sum = atomicExch(&job.score_totals[i].sum, 0ull);
-      average.count = atomicExch(&job.score_totals[i].count, 0ull);
+      average.take_from(job.score_totals[i]);
       job.values_at(i)[0] = average.mean(job);
     }
-    bad = job.rule.report && publish_bad_labels(job);
   }
-  __syncthreads();
-  spoil_values(job, bad);
+  if (bad_labels == 0) return;
+  __syncthreads();  // values are written, and all have read the count
+  if (threadIdx.x == 0) publish_bad_labels(job);
+  spoil_values(job, true);
 }
 
 }  // namespace
 
 cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream) {
-  const std::int64_t blocks = (job.classes + kThreads - 1) / kThreads;
-  const std::int64_t most = 4 * current_device_info().multiprocessors;
-  finish_classes<<<static_cast<unsigned int>(blocks < most ? blocks : most), kThreads, 0, stream>>>(
-      job);
-  return cudaGetLastError();
+  const std::int64_t blocks = (job.slots + kThreads - 1) / kThreads;
+  const std::int64_t most = std::int64_t{4} * current_device_info().multiprocessors;
+  return launch_early(finish_classes, static_cast<unsigned int>(std::min(blocks, most)), kThreads,
+                      stream, job);
 }
 
 }  // namespace syncfree::accuracy

@@ -18,9 +18,9 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
   BlockTally<kWarpKernelThreads> tally(job, counters);
   const unsigned int lanes = job.lanes, lane = threadIdx.x & (lanes - 1);
   const auto top_k = static_cast<unsigned int>(job.top_k);
-  walk_rows_by_lanes<T>(
+  walk_rows_by_lanes<T, false>(
       job, tally, lane, lanes,
-      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored) {
+      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored, auto&&) {
         const RankScan<T> scan(row, static_cast<unsigned int>(target),
                                scored ? row.score(static_cast<unsigned int>(target)) : T{});
         unsigned int count = scan.template count_chunk<kUnroll>(lane, lanes);
@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kThreads, kResidentThreads / kThreads)
   BlockTally<kThreads> tally(job, nullptr);
   const auto top_k = static_cast<unsigned int>(job.top_k);
   unsigned int parity = 0;
-  walk_rows_by_blocks<T>(
-      job, tally, [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row) {
+  walk_rows_by_blocks<T, false>(
+      job, tally, [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, auto&&) {
         const RankScan<T> scan(row, static_cast<unsigned int>(target),
                                row.score(static_cast<unsigned int>(target)));
         unsigned int count = scan.template count_chunk<1>(threadIdx.x, kThreads);

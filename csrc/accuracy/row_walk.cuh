@@ -16,9 +16,17 @@ __device__ inline unsigned int sum_over_lanes(unsigned int value, unsigned int l
   return value;
 }
 
+// A row need not wait for its target where nearly all rows are scored: without an ignored label.
+// kAtOnce: rows can be visited whatever their targets are.
+template <bool kAtOnce>
+__device__ bool judges_first(const CountJob& job) {
+  return !kAtOnce || job.rule.has_ignore_index;
+}
+
 // Short rows: a power of two of lanes, at most a warp, shares one. Calls `visit(group, target, row,
-// scored)` with whole warps; where a row is not `scored`, it is empty.
-template <class T, class Visit>
+// scored, admitted)` with whole warps; where a row is not `scored`, it is empty. One lane of the
+// others asks `admitted()` before it counts.
+template <class T, bool kAtOnce, class Visit>
 __device__ __forceinline__ void walk_rows_by_lanes(const CountJob& job,
                                                    BlockTally<kWarpKernelThreads>& tally,
                                                    unsigned int lane, unsigned int lanes,
@@ -38,24 +46,28 @@ __device__ __forceinline__ void walk_rows_by_lanes(const CountJob& job,
       Offsets at = base;
       std::int64_t target = 0;
       bool scored = element < job.element_count;
+      const bool judged = judges_first<kAtOnce>(job);
       if (scored) {
         const Offsets inner = job.elements(element);
         at.preds += inner.preds;
         target = load_label(job.target, job.target_dtype, at.target + inner.target,
                             job.rule.truncate_target);
-        scored = tally.admit(group, element, target, lane == 0);
+        if (judged) scored = tally.admit(group, element, target, lane == 0);
       }
       if (!__any_sync(kFullWarp, scored)) continue;
       visit(group, target,
-            ScoreRow<T>(static_cast<const T*>(job.preds) + at.preds, scored ? classes : 0), scored);
+            ScoreRow<T>(static_cast<const T*>(job.preds) + at.preds, scored ? classes : 0), scored,
+            [&] { return judged || tally.admit(group, element, target); });
     }
-    tally.close(group, share_of(job.element_count, rows_per_tile, turn, job.blocks_per_group));
+    tally.close(group, [&] {
+      return share_of(job.element_count, rows_per_tile, turn, job.blocks_per_group);
+    });
   }
   finish_groups(job);
 }
 
-// Long rows: a block each. Calls `visit(group, target, row)` with the whole block.
-template <class T, int kThreads, class Visit>
+// Long rows: a block each. Calls `visit(group, target, row, admitted)` with the whole block.
+template <class T, bool kAtOnce, int kThreads, class Visit>
 __device__ __forceinline__ void walk_rows_by_blocks(const CountJob& job,
                                                     BlockTally<kThreads>& tally, Visit&& visit) {
   // Rows this long are few enough to be counted in 32 bits.
@@ -69,15 +81,18 @@ __device__ __forceinline__ void walk_rows_by_blocks(const CountJob& job,
       const Offsets base = job.groups(group), inner = job.elements(r);
       const std::int64_t target = load_label(job.target, job.target_dtype,
                                              base.target + inner.target, job.rule.truncate_target);
-      if (!tally.admit(group, r, target, threadIdx.x == 0)) continue;
+      const bool judged = judges_first<kAtOnce>(job);
+      if (judged && !tally.admit(group, r, target, threadIdx.x == 0)) continue;
       visit(group, target,
             ScoreRow<T>(static_cast<const T*>(job.preds) + base.preds + inner.preds,
-                        static_cast<unsigned int>(job.classes)));
+                        static_cast<unsigned int>(job.classes)),
+            [&] { return judged || tally.admit(group, r, target); });
     }
-    // Not kept over the rows, whose loop is short of registers.
-    const unsigned int turn = unit % job.blocks_per_group;
-    tally.template close<true>(group,
-                               (rows - turn + job.blocks_per_group - 1) / job.blocks_per_group);
+    tally.template close<true>(group, [&] {
+      // Not kept over the rows, whose loop is short of registers.
+      const unsigned int turn = unit % job.blocks_per_group;
+      return (rows - turn + job.blocks_per_group - 1) / job.blocks_per_group;
+    });
   }
   finish_groups(job);
 }

@@ -130,7 +130,8 @@ __global__ void __launch_bounds__(kThreads, kStagedRowBlocksPerMultiprocessor)
                        rank(rows, lane * classes, classes, static_cast<unsigned int>(target)),
                        target, predicted);
     }
-    tally.close(group, share_of(job.element_count, kThreads, turn, job.blocks_per_group));
+    tally.close(group,
+                [&] { return share_of(job.element_count, kThreads, turn, job.blocks_per_group); });
   }
   finish_groups(job);
 }

@@ -2,20 +2,15 @@
 #pragma once
 
 #include "accuracy/class_counts.cuh"
+#include "core/early_launch.cuh"
 
 namespace syncfree::accuracy {
 
-// Group sizes up to this fit three counters into one word, whose single atomic is total and ticket
-// at once: a launch of a few microseconds notices each further round trip to L2.
-inline constexpr int kPackedBits = 21;
-inline constexpr unsigned long long kPackedMask = (1ull << kPackedBits) - 1;
-
 // One thread of a block adds what its block counted; whoever completes the group hands it over.
 // `visited` elements of the group were looked at, ignored and bad ones included.
-__device__ __noinline__ inline void close_fraction(const CountJob& job, std::int64_t group,
-                                                   unsigned long long correct,
-                                                   unsigned long long valid,
-                                                   unsigned long long visited) {
+__device__ __forceinline__ void close_fraction(const CountJob& job, std::int64_t group,
+                                               unsigned long long correct, unsigned long long valid,
+                                               unsigned long long visited) {
   const auto elements = static_cast<unsigned long long>(job.element_count);
   if (job.blocks_per_group > 1) {
     GroupTotals& totals = job.group_totals[group];
@@ -61,7 +56,9 @@ __device__ inline std::int64_t share_of(std::int64_t count, std::int64_t tile, s
 template <int kThreads>
 class BlockTally {
  public:
-  __device__ BlockTally(const CountJob& job, unsigned int* shared) : job_(job), shared_(shared) {}
+  __device__ BlockTally(const CountJob& job, unsigned int* shared) : job_(job), shared_(shared) {
+    if (job.finish_separately) let_next_kernel_start();
+  }
 
   // Block-wide, before the first outcome of a group.
   __device__ void open() {
@@ -124,14 +121,14 @@ class BlockTally {
       const auto cell = static_cast<unsigned int>(field * job_.slots + c);
       atomicAdd(shared_ + copy * static_cast<unsigned int>(job_.class_cells) + cell, 1u);
     } else {
-      atomicAdd(class_totals(job_, group) + field * job_.slots + c, 1ull);
+      add_to_class(job_, class_totals(job_, group), field, c, 1);
     }
   }
 
-  // Block-wide, after the last outcome of the block's share of the group, `visited` elements of it.
-  // kOneThread: thread 0 alone has counted.
-  template <bool kOneThread = false>
-  __device__ void close(std::int64_t group, std::int64_t visited) {
+  // Block-wide, after the last outcome of the block's share of the group, `visited()` elements of
+  // it. kOneThread: thread 0 alone has counted.
+  template <bool kOneThread = false, class Visited>
+  __device__ void close(std::int64_t group, Visited&& visited) {
     const bool by_class = job_.tally != Tally::kFraction;
     unsigned long long sums = static_cast<unsigned long long>(valid_) << 32 | correct_;
     if (!kOneThread && (!by_class || job_.counts.wanted())) {
@@ -144,7 +141,7 @@ class BlockTally {
       close_classes<kThreads>(job_, shared_, group, sums >> 32);
     else if (threadIdx.x == 0)
       close_fraction(job_, group, sums & 0xffffffffu, sums >> 32,
-                     static_cast<unsigned long long>(visited));
+                     static_cast<unsigned long long>(visited()));
   }
 
  private:

@@ -11,13 +11,18 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
+// Of the architecture that all kernels are compiled for.
+__global__ void any_kernel() {}
+
 DeviceInfo read_device_info(int device) {
   int multiprocessors = 1, major = 0, minor = 0, shared = 48 * 1024;
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return {multiprocessors, 10 * major + minor, shared};
+  cudaFuncAttributes code = {};
+  if (cudaFuncGetAttributes(&code, any_kernel) != cudaSuccess) cudaGetLastError();
+  return {multiprocessors, 10 * major + minor, shared, code.ptxVersion};
 }
 
 }  // namespace

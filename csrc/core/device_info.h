@@ -7,6 +7,7 @@ struct DeviceInfo {
   int multiprocessors;
   int compute_capability;       // 90 for 9.0
   int shared_memory_per_block;  // what a kernel may opt in to, in bytes
+  int code_architecture;        // whose code runs, which is less where PTX was compiled
 };
 
 const DeviceInfo& current_device_info();

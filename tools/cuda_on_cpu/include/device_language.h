@@ -25,6 +25,19 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 
+// Before words of CUDA's become macros that are names of members here.
+namespace cuda_on_cpu {
+
+// One launch behind the other, whatever the attributes allow.
+template <class... P>
+cudaError_t launch_configured(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                              const std::type_identity_t<P>&... parameters) {
+  launch(config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes) (*kernel)(parameters...);
+  return cudaSuccess;
+}
+
+}  // namespace cuda_on_cpu
+
 #define threadIdx ::cuda_on_cpu::thread_index
 #define blockIdx ::cuda_on_cpu::block_index
 #define blockDim ::cuda_on_cpu::block_size
@@ -173,6 +186,14 @@ cudaError_t set_attribute(F* kernel, cudaFuncAttribute attribute, int value) {
   return cudaSuccess;
 }
 
+// All code is of the device's own architecture.
+template <class F>
+cudaError_t function_attributes(cudaFuncAttributes* attributes, F*) {
+  *attributes = {};
+  attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+
 }  // namespace cuda_on_cpu
 
 template <class T, class U>
@@ -235,4 +256,6 @@ constexpr auto max(A a, B b) {
 #define __dp4a ::cuda_on_cpu::dot_bytes
 #define __hgtu2_mask ::cuda_on_cpu::greater_unordered_mask
 #define __hmax2_nan ::cuda_on_cpu::max_pair_nan
+#define cudaLaunchKernelEx ::cuda_on_cpu::launch_configured
+#define cudaFuncGetAttributes ::cuda_on_cpu::function_attributes
 #define cudaFuncSetAttribute ::cuda_on_cpu::set_attribute
