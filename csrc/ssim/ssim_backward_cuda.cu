@@ -65,18 +65,18 @@ BackwardJob<Acc> make_job(const BackwardProblem& problem) {
 
 template <class Acc>
 cudaError_t set_constants(const BackwardProblem& problem, const Workspace& workspace,
-                          BackwardJob<Acc>& job, cudaStream_t stream) {
+                          double tap_sum, BackwardJob<Acc>& job, cudaStream_t stream) {
   const Problem& images = problem.forward;
   if (images.range.source != DataRange::Source::kData) {
     const bool interval = images.range.source == DataRange::Source::kInterval;
     const double range = interval ? images.range.high - images.range.low : images.range.value;
-    job.constants = make_constants<Acc>(range, images.k1, images.k2);
+    job.constants = make_constants<Acc>(range, images.k1, images.k2, tap_sum);
     return cudaSuccess;
   }
   const RangeScratch<Acc> scratch(workspace.scratch);
   job.constants_in_memory = scratch.constants;
-  return launch_range(images, 1.0, scratch.search, static_cast<std::uint32_t*>(workspace.zeroed),
-                      scratch.constants, stream);
+  return launch_range(images, tap_sum, scratch.search,
+                      static_cast<std::uint32_t*>(workspace.zeroed), scratch.constants, stream);
 }
 
 }  // namespace
@@ -92,12 +92,15 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
                    cudaStream_t stream) {
   if (backward_strips_apply(problem)) {
     auto job = make_job<float>(problem);
-    const cudaError_t error = set_constants(problem, workspace, job, stream);
+    const bool walks = backward_walks_apply(problem);
+    const double tap_sum = walks ? strip_tap_sum(StripWindow::kGaussian) : 1.0;
+    const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
+    if (walks) return launch_backward_walks(job, stream);
     return launch_backward_strips(job, problem.forward.axes[2], stream);
   }
   auto job = make_job<double>(problem);
-  const cudaError_t error = set_constants(problem, workspace, job, stream);
+  const cudaError_t error = set_constants(problem, workspace, 1.0, job, stream);
   if (error != cudaSuccess) return error;
   void* scratch = static_cast<std::byte*>(workspace.scratch) + RangeScratch<double>::size(problem);
   return launch_backward_general(problem, job, scratch, stream);

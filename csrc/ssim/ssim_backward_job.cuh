@@ -99,7 +99,18 @@ __device__ bool clamp_passes(const Clamp<Acc>& clamp, Acc x) {
   return !clamp.enabled || (x >= clamp.low && x <= clamp.high);
 }
 
-// Fast path: 11 x 11 Gaussian of sigma 1.5 over 2-D images, computed in float.
+// Of the default window, on either side.
+inline constexpr int kReach = 5;
+
+// What windows pass back: a gradient of s or d is a sum of level + slope * (pixel - pivot).
+enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
+
+// Fast path for the values of large images: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one
+// type, computed in float.
+bool backward_walks_apply(const BackwardProblem& problem);
+cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
+
+// Fast path: the same for all images and results.
 bool backward_strips_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_strips(const BackwardJob<float>& job, const Axis& axis,
                                    cudaStream_t stream);

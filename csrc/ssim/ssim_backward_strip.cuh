@@ -136,7 +136,7 @@ class BackwardStrip {
 
   __device__ void filter_rows(int first) {
     const int from = pixel_row(first + row_), at = lane_ * kOutputsPerThread;
-    float (&to)[kPlanes][kStripWindows] = memory_.moments[ring_row(first + row_)];
+    float (&to)[kTermPlanes][kStripWindows] = memory_.moments[ring_row(first + row_)];
     filter_row(memory_.s[from] + at, to[0] + at, to[1] + at);
     filter_row(memory_.d[from] + at, to[2] + at, to[3] + at);
   }

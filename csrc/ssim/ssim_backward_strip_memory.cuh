@@ -1,11 +1,10 @@
 // What the stages of a strip read, hand on through shared memory, and add up from it.
 #pragma once
 
-#include "ssim/ssim_backward_job.cuh"
+#include "ssim/ssim_backward_pixels.cuh"
 
 namespace syncfree::ssim {
 
-inline constexpr int kReach = 5;
 inline constexpr int kGaussianTaps = 2 * kReach + 1;
 
 inline constexpr int kStepRows = 8;
@@ -27,8 +26,6 @@ inline constexpr int kPixelPitch = 80;
 // Rows that are alive at a time.
 inline constexpr int kPixelRing = 3 * kStepRows;
 inline constexpr int kRing = kStepRows + 2 * kReach;
-
-enum Plane { kLevelS, kSlopeS, kLevelD, kSlopeD, kPlanes };
 
 struct GaussianTaps {
   float tap[kGaussianTaps];
@@ -58,11 +55,11 @@ __device__ inline PlaneOffsets plane_offsets(const BackwardJob<float>& job, std:
 struct StripMemory {
   alignas(16) float s[kPixelRing][kPixelPitch];
   alignas(16) float d[kPixelRing][kPixelPitch];
-  alignas(16) float moments[kRing][kPlanes][kStripWindows];  // mean and variance of s, of d
+  alignas(16) float moments[kRing][kTermPlanes][kStripWindows];  // mean and variance of s, of d
   // Levels are taken at the pixel in the middle of the window: they hold small differences of
   // neighbouring pixels, which any common pivot would drown.
-  alignas(16) float terms[kStepRows][kPlanes][kStripWindows];
-  alignas(16) float sums[kRing][kPlanes][kStripOutputs];
+  alignas(16) float terms[kStepRows][kTermPlanes][kStripWindows];
+  alignas(16) float sums[kRing][kTermPlanes][kStripOutputs];
   PlaneOffsets offsets;
 };
 static_assert(sizeof(StripMemory) <= 64 << 10, "what a block may have on every GPU");
@@ -98,31 +95,6 @@ __device__ inline void load_spread(const float* from, float (&to)[kSpread + 2]) 
 #pragma unroll
   for (int i = 0; i < kSpread + 2; i += 4) load_vector(from + i, to + i);
 }
-
-// Pixels of both images in one type, which their gradients then have too, or in any.
-template <class T>
-struct PixelsOf {
-  __device__ static float load(const Image& image, std::int64_t index) {
-    return to<float>(static_cast<const T*>(image.data)[index]);
-  }
-  __device__ static void store(const GradientImage& gradient, std::int64_t index, float x) {
-    if constexpr (std::is_same_v<T, float>)
-      static_cast<float*>(gradient.data)[index] = x;
-    else if constexpr (std::is_same_v<T, Half>)
-      static_cast<__half*>(gradient.data)[index] = __float2half_rn(x);
-    else
-      static_cast<__nv_bfloat16*>(gradient.data)[index] = __float2bfloat16_rn(x);
-  }
-};
-
-struct PixelsOfAnyType {
-  __device__ static float load(const Image& image, std::int64_t index) {
-    return load_pixel<float>(image, index);
-  }
-  __device__ static void store(const GradientImage& gradient, std::int64_t index, float x) {
-    gradient.store(index, x);
-  }
-};
 
 // Adds their shares of the gradient of the image at half the size, float32 in this path, to rows of
 // a piece. Pieces and steps begin at even rows, and a last odd one has no share.

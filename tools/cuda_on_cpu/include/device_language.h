@@ -244,6 +244,7 @@ constexpr auto max(A a, B b) {
 #define __shfl_xor_sync ::cuda_on_cpu::shuffle_xor
 #define __shfl_down_sync ::cuda_on_cpu::shuffle_down
 #define __threadfence ::cuda_on_cpu::maybe_yield
+#define __threadfence_block ::cuda_on_cpu::maybe_yield
 #define __threadfence_system ::cuda_on_cpu::maybe_yield
 #define __ldcg ::cuda_on_cpu::load_yielding
 #define __ldcs(address) (*(address))

@@ -1,0 +1,91 @@
+"""Gradients of SSIM of whole video frames, for which CUDA has a kernel of its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cases import image_pair
+from gradient_reference import check, gradients, similarity, true_gradients
+from syncfree.functional.image import structural_similarity_index_measure
+
+WEIGHT = 2.0**15  # the largest of halves, whose gradients would underflow
+
+
+def ssim(preds: Tensor, target: Tensor) -> Tensor:
+    return structural_similarity_index_measure(preds, target, data_range=1.0) * WEIGHT
+
+
+def check_truth(images: list[Tensor]) -> None:
+    got = gradients(ssim, *images)
+    assert [g.dtype for g in got] == [x.dtype for x in images]
+    check(got, true_gradients(lambda a, b: similarity(a, b).values.mean() * WEIGHT, *images))
+
+
+def smooth(height: int, width: int, seed: int) -> Tensor:
+    """Values from 0 to 1 that change over a dozen pixels."""
+    size = 1, 1, height // 8 + 4, width // 8 + 4
+    coarse = torch.rand(size, generator=torch.Generator().manual_seed(seed))
+    return F.interpolate(coarse, size=(height, width), mode="bicubic").clamp(0, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_value(dtype: torch.dtype, device: str) -> None:
+    check_truth(list(image_pair((1, 1, 720, 1280), dtype, device)))
+
+
+def test_odd_sizes(device: str) -> None:
+    check_truth(list(image_pair((1, 1, 721, 1283), torch.float32, device)))
+
+
+def test_keeps_digits_where_levels_differ_all_over(device: str) -> None:
+    check_truth([smooth(720, 1500, seed).to(device) for seed in (1, 9)])
+
+
+def test_contrast(device: str) -> None:
+    images = image_pair((1, 1, 720, 1280), torch.float32, device)
+
+    def loss(a: Tensor, b: Tensor) -> Tensor:
+        value, contrast = structural_similarity_index_measure(
+            a, b, data_range=1.0, return_contrast_sensitivity=True
+        )
+        return (value + contrast.sum()) * WEIGHT
+
+    def truth(a: Tensor, b: Tensor) -> Tensor:
+        s = similarity(a, b)
+        return (s.values.mean() + s.contrast.sum()) * WEIGHT
+
+    check(gradients(loss, *images), true_gradients(truth, *images))
+
+
+def test_neither_batch_nor_layout_changes_a_bit(device: str) -> None:
+    a, b = image_pair((2, 3, 720, 1280), torch.float32, device)
+
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        options = {"data_range": 1.0, "reduction": "sum"}
+        return structural_similarity_index_measure(x, y, **options) * WEIGHT
+
+    together = gradients(total, a, b)
+    for i in range(2):
+        alone = gradients(total, *(x[i : i + 1] for x in (a, b)))
+        assert all(torch.equal(t[i], s[0]) for t, s in zip(together, alone, strict=True))
+    last = gradients(total, *(x.contiguous(memory_format=torch.channels_last) for x in (a, b)))
+    assert all(torch.equal(g, t) for g, t in zip(last, together, strict=True))
+
+
+def test_equal_frames_have_none(device: str) -> None:
+    a, _ = image_pair((1, 1, 720, 1280), torch.float32, device)
+    assert all((g == 0).all() for g in gradients(ssim, a, a))
+
+
+def test_a_bad_pixel_spoils_its_surroundings_only(device: str) -> None:
+    images = image_pair((1, 1, 720, 1280), torch.float32, device)
+    clean = gradients(ssim, *images)
+    images[0][0, 0, 300, 427] = torch.nan  # near the end of a strip of columns
+    near = torch.zeros(720, 1280, dtype=torch.bool, device=device)
+    near[290:311, 417:438] = True
+    for g, c in zip(gradients(ssim, *images), clean, strict=True):
+        assert g[0, 0][near].isnan().all()
+        check([g[0, 0][~near]], [c[0, 0][~near].double()], 1e-4)
