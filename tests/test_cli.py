@@ -210,6 +210,21 @@ def test_maps_do_not_go_where_they_would_be_compared(folders, capsys):
     assert "inside" in capsys.readouterr().err
 
 
+def test_results_do_not_replace_pictures_or_each_other(folders, capsys):
+    ref, test = folders
+    picture = sorted(ref.iterdir())[0]
+    before = picture.read_bytes()
+    for option in (["--csv"], ["--json"], ["--profile", "--plot"]):
+        assert main(["compare", str(ref), str(test), *option, str(picture)]) == 2
+        assert "is one of the pictures to be compared" in capsys.readouterr().err
+        assert main(["compare", str(picture), str(picture), *option, str(picture)]) == 2
+        assert "is one of the pictures to be compared" in capsys.readouterr().err
+    assert picture.read_bytes() == before
+    same = ["--csv", str(ref / "x.txt"), "--json", str(ref / "." / "x.txt")]
+    assert main(["compare", str(ref), str(test), *same]) == 2
+    assert "asked for twice" in capsys.readouterr().err
+
+
 def test_a_report_that_cannot_be_written_does_not_cost_the_table(folders, capsys):
     full = "/dev/full"  # opens, and refuses every byte
     assert main(["compare", *map(str, folders), "--csv", full]) == 1

@@ -324,6 +324,7 @@ def session_exists(leader):
     [
         (["--gpus", "nonsense"], "all, a number of GPUs, or cpu:N"),
         (["--gpus", "cpu:0"], "all, a number of GPUs, or cpu:N"),
+        (["--gpus", "cpu:9999"], "processes at most"),
         (["--gpus", "0"], "all, a number of GPUs, or cpu:N"),
         (["--gpus", "999"], "cpu:N starts N processes without a GPU"),
         (["--gpus", "cpu:2", "--device", "cpu"], "leave --device out"),

@@ -23,7 +23,7 @@ from syncfree.cli.compare.options import (
     UsageError,
     available_cores,
 )
-from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
+from syncfree.cli.compare.pairs import EXTENSIONS, NothingPairedError, Pairing, find_pairs
 from syncfree.cli.compare.profile_text import print_profile
 from syncfree.cli.compare.report import Comparison, write_csv, write_json
 from syncfree.cli.compare.tables import (
@@ -211,9 +211,15 @@ def _leads() -> bool:
 
 def _check_outputs(request: CompareRequest) -> None:
     """Refuse, before any work, what could not be written or would be compared the next time."""
-    for file in (request.csv, request.json, request.plot):
-        if file is None:
-            continue
+    files = [file for file in (request.csv, request.json, request.plot) if file is not None]
+    resolved = [file.resolve() for file in files]
+    for file, place in zip(files, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise UsageError(f"{file} is asked for twice: one result would replace the other")
+        if _is_compared(place, request):
+            raise UsageError(
+                f"cannot write {file}: it is one of the pictures to be compared, or would be"
+            )
         if file.is_dir():
             raise UsageError(f"cannot write {file}: it is a folder; name a file in it")
         folder = file.absolute().parent
@@ -235,6 +241,13 @@ def _check_outputs(request: CompareRequest) -> None:
     for folder in (request.reference, request.test):
         if folder.is_dir() and maps.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"--maps is inside {folder}, where its files would be compared")
+
+
+def _is_compared(file: Path, request: CompareRequest) -> bool:
+    """Whether a file is an input, or would be one the next time."""
+    places = [given.resolve() for given in (request.reference, request.test)]
+    is_picture = file.suffix.lower() in EXTENSIONS
+    return file in places or (is_picture and any(file.is_relative_to(each) for each in places))
 
 
 def _save(

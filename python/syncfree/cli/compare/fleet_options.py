@@ -48,7 +48,7 @@ def parse_gpus(text: str) -> tuple[str, ...]:
     """The devices for `all`, a number of GPUs, or `cpu:N` for processes without a GPU.
 
     Raises:
-        UsageError: anything else, or more GPUs than there are.
+        UsageError: anything else, more GPUs than there are, or many more processes than cores.
 
     Example:
         >>> from syncfree.cli.compare.fleet_options import parse_gpus
@@ -57,6 +57,13 @@ def parse_gpus(text: str) -> tuple[str, ...]:
     """
     kind, _, number = text.rpartition(":")
     if kind == "cpu" and number.isdecimal() and int(number) > 0:
+        cores = len(os.sched_getaffinity(0))
+        most = max(8, 2 * cores)
+        if int(number) > most:
+            raise UsageError(
+                f"gpus {text!r} asked for, but {cores} cores serve {most} processes at most: each "
+                "loads torch and computes with all threads that it gets"
+            )
         return ("cpu",) * int(number)
     if text != "all" and not (text.isdecimal() and int(text) > 0):
         raise UsageError(f"gpus is all, a number of GPUs, or cpu:N; got {text!r}")
