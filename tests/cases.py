@@ -22,6 +22,10 @@ SHAPES = [
     (1, 1, 97, 259),
 ]
 
+# Columns with which two channels of 40 rows have the 2^18 pixels from which on CUDA takes an image
+# in strips, not in patches.
+LONG = 3500
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -23,8 +23,10 @@ from syncfree.functional.image import (
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 5e-7}
 
 TWO, THREE = (0.4, 0.6), (0.2, 0.3, 0.5)
+SEVEN = (0.1, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1)
 
-# The smallest for their number of scales, odd at several scales, tall, wide, one scale alone.
+# The smallest for their number of scales, odd at several scales, tall, wide, one scale alone, and
+# more scales than are pooled at once.
 CASES = [
     ((1, 1, 176, 176), FIVE),
     ((2, 3, 199, 181), FIVE),
@@ -33,6 +35,7 @@ CASES = [
     ((3, 1, 131, 13), TWO),
     ((2, 2, 49, 260), THREE),
     ((2, 3, 33, 47), (1.5,)),
+    ((1, 1, 397, 403), SEVEN),
 ]
 
 every_case = pytest.mark.parametrize(
@@ -180,9 +183,12 @@ def test_matches_pytorch_msssim(device: str) -> None:
 
 @pytest.mark.parametrize("data_range", [1.0, (0.3, 0.6), None], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16], ids=str)
-def test_is_made_of_ssim_and_pooling(data_range: object, dtype: torch.dtype, device: str) -> None:
+@pytest.mark.parametrize("width", [90, 1300])
+def test_is_made_of_ssim_and_pooling(
+    width: int, data_range: object, dtype: torch.dtype, device: str
+) -> None:
     """Clamping and the range of the data apply at each scale to what was pooled without them."""
-    preds, target = image_pair((2, 3, 70, 90), dtype, device)
+    preds, target = image_pair((2, 3, 70, width), dtype, device)
     options = {"reduction": "none", "data_range": data_range}
     got = values(preds, target, betas=TWO, **options)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -227,15 +233,22 @@ def test_negative_means(normalize: str | None, device: str) -> None:
 
 
 @pytest.mark.needs_cuda
-def test_launches_one_kernel_a_scale_and_one_that_multiplies() -> None:
-    preds, target = image_pair((2, 3, 200, 264), torch.float32, "cuda")
+@pytest.mark.parametrize(
+    ("width", "launches"),
+    [
+        (264, 3),  # pools, takes all scales, multiplies
+        (520, 4),  # the first scale alone
+    ],
+)
+def test_small_scales_share_their_launches(width: int, launches: int) -> None:
+    preds, target = image_pair((2, 3, 200, width), torch.float32, "cuda")
     values(preds, target)
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         values(preds, target)
         torch.cuda.synchronize()
     on_device = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    assert len(on_device) == len(FIVE) + 1
+    assert len(on_device) == launches
 
 
 @pytest.mark.needs_cuda

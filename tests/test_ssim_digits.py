@@ -52,19 +52,24 @@ def difficult_pair(name: str) -> tuple[Tensor, Tensor]:
     return a.clamp(0, 1).float(), b.clamp(0, 1).float()
 
 
+PAIRS = [("camera", "coins"), ("coins", "moon"), ("page", "camera"), ("moon", "page")]
+
+
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [("camera", "coins"), ("coins", "moon"), ("page", "camera"), ("moon", "page")],
+    ("first", "second", "noise", "times"),
+    [
+        *((*pair, noise, 1) for pair in PAIRS for noise in (0.0, 0.02)),
+        ("page", "camera", 0.0, 5),
+    ],
 )
-@pytest.mark.parametrize("noise", [0.0, 0.02])
 @pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
 def test_unrelated_photographs(
-    window: Window, first: str, second: str, noise: float, device: str
+    window: Window, first: str, second: str, noise: float, times: int, device: str
 ) -> None:
-    """Edges beside flat parts, in different places of the two images."""
+    """Edges beside flat parts, in different places of the two images; side by side where large."""
     generator = torch.Generator().manual_seed(3)
     preds, target = (
-        (x + noise * torch.randn(x.shape, generator=generator)).clamp(0, 1)
+        (x + noise * torch.randn(x.shape, generator=generator)).clamp(0, 1).repeat(1, 1, 1, times)
         for x in (photograph(first), photograph(second))
     )
     for a, b in ((preds, target), (0.5 * preds + 0.5, target)):

@@ -1,10 +1,13 @@
-// Multi-scale SSIM on CUDA: one SSIM launch a scale, and a small block that multiplies.
+// Multi-scale SSIM on CUDA: one SSIM launch a large scale, one for all small ones together behind
+// one that pools them, and a small block that multiplies.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #include "core/block_sum.cuh"
 #include "core/store_as.h"
 #include "ms_ssim/ms_ssim_math.h"
+#include "ms_ssim/ms_ssim_pool.h"
 #include "ms_ssim/ms_ssim_pyramid.h"
 
 namespace syncfree::ms_ssim {
@@ -51,14 +54,33 @@ std::size_t mean_bytes(const Problem& problem) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// The scales that share a launch: their images are small, and made beforehand.
+struct JointScales {
+  std::array<ssim::Problem, ssim::kMostJointScales> problems;
+  int first;  // of them; behind the last scale where there are none
+  int count = 0;
+
+  JointScales(const Problem& problem, double* means) : first(problem.exponents.scales) {
+    for (const int scales = first; count < ssim::kMostJointScales && first > 0; ++count) {
+      ssim::Problem scale = scale_problem(problem, first - 1, means);
+      scale.pooled_preds = scale.pooled_target = nullptr;
+      if (!ssim::can_join(scale)) break;
+      problems[static_cast<std::size_t>(scales - first)] = scale;
+      --first;
+    }
+    std::reverse(problems.begin(), problems.begin() + count);
+  }
+};
+
 }  // namespace
 
 // SSIM launches leave their tickets zero, so that the next one can have them.
 WorkspaceSize workspace_size(const Problem& problem) {
-  WorkspaceSize most;
-  for (int scale = 0; scale < problem.exponents.scales; ++scale) {
-    // A size depends on which results are wanted, not on where they go.
-    double means;
+  // A size depends on which results are wanted, not on where they go.
+  double means;
+  const JointScales joint(problem, &means);
+  WorkspaceSize most = ssim::joint_workspace_size(joint.problems.data(), joint.count);
+  for (int scale = 0; scale < joint.first; ++scale) {
     const WorkspaceSize size = ssim::workspace_size(scale_problem(problem, scale, &means));
     most.zeroed = std::max(most.zeroed, size.zeroed);
     most.scratch = std::max(most.scratch, size.scratch);
@@ -73,8 +95,15 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
   const Workspace for_ssim{workspace.zeroed,
                            static_cast<std::byte*>(workspace.scratch) + mean_bytes(problem)};
   const std::int64_t images = problem.preds.size[0];
-  for (int scale = 0; scale < problem.exponents.scales && images > 0; ++scale) {
+  const JointScales joint(problem, means);
+  for (int scale = 0; scale < joint.first && images > 0; ++scale) {
     const cudaError_t error = ssim::launch(scale_problem(problem, scale, means), for_ssim, stream);
+    if (error != cudaSuccess) return error;
+  }
+  if (joint.count > 0) {
+    cudaError_t error = pool_scales(problem, joint.first, stream);
+    if (error == cudaSuccess)
+      error = ssim::launch_jointly(joint.problems.data(), joint.count, for_ssim, stream);
     if (error != cudaSuccess) return error;
   }
   multiply_kernel<<<1, kThreads, 0, stream>>>(

@@ -66,6 +66,15 @@ void run(const Problem& problem, ParallelFor parallel_for);
 #if defined(SYNCFREE_WITH_CUDA)
 WorkspaceSize workspace_size(const Problem& problem);
 cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream);
+
+// Scales of a pyramid whose images exist may share a launch where they are small. `problems` begin
+// with the finest; each asks for its contrast or its value alone.
+inline constexpr int kMostJointScales = 8;
+
+bool can_join(const Problem& problem);
+WorkspaceSize joint_workspace_size(const Problem* problems, int count);
+cudaError_t launch_jointly(const Problem* problems, int count, const Workspace& workspace,
+                           cudaStream_t stream);
 #endif
 
 }  // namespace syncfree::ssim

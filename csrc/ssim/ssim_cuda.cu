@@ -59,12 +59,18 @@ Window make_window(const Problem& problem) {
   return window;
 }
 
+// The images of a next scale come from strips alone.
+bool takes_patches(const Problem& problem, StripWindow strips, const Geometry& geometry) {
+  return strips != StripWindow::kNone && problem.pooled_preds == nullptr && fits_patches(geometry);
+}
+
 // Everything about one launch; the same walk through both arenas tells how much memory it wants.
 template <class Acc>
 struct Plan {
   Job<Acc> job;
-  Window window;
+  Window window;  // of the general path alone
   StripWindow strips = StripWindow::kNone;
+  bool in_patches = false;
   double tap_sum = 1.0;
   Acc* tap_memory = nullptr;
   void* range_scratch = nullptr;
@@ -72,7 +78,7 @@ struct Plan {
   Constants<Acc>* constants = nullptr;
   WorkspaceSize size;
 
-  Plan(const Problem& problem, const Workspace& workspace) : window(make_window(problem)) {
+  Plan(const Problem& problem, const Workspace& workspace) {
     job.preds = make_image(problem.preds);
     job.target = make_image(problem.target);
     job.geometry = make_geometry(problem);
@@ -95,14 +101,20 @@ struct Plan {
     r.running = problem.running;
     r.reduction = problem.value != nullptr ? problem.reduction : Reduction::kNone;
     r.images = problem.preds.size[0];
-    r.units_per_image = general_units_per_image<Acc>(g, window);
     if constexpr (std::is_same_v<Acc, float>) {
       strips = strip_window(problem);
-      if (strips != StripWindow::kNone) {
+      in_patches = takes_patches(problem, strips, g);
+      if (in_patches) {
+        r.units_per_image = patches_per_image(g);
+      } else if (strips != StripWindow::kNone) {
         const StripUnits units = strip_units(g);
         r.units_per_image = g.channels * units.strips * units.blocks;
         tap_sum = strip_tap_sum(strips);
       }
+    }
+    if (strips == StripWindow::kNone) {
+      window = make_window(problem);
+      r.units_per_image = general_units_per_image<Acc>(g, window);
     }
     r.map_elements = r.contrast_elements = static_cast<double>(g.channels);
     for (int axis = 0; axis < 3; ++axis) {
@@ -165,14 +177,66 @@ cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaSt
                                            plan.range_ticket, plan.constants, stream);
     if (error != cudaSuccess) return error;
   }
-  if constexpr (std::is_same_v<Acc, float>)
+  if constexpr (std::is_same_v<Acc, float>) {
+    if (plan.in_patches) return launch_patches(plan.job, plan.strips, stream);
     if (plan.strips != StripWindow::kNone)
       return problem.pooled_preds != nullptr ? launch_strips_of_scale(plan.job, stream)
                                              : launch_strips(plan.job, plan.strips, stream);
+  }
   return launch_general(plan.job, plan.window, plan.tap_memory, stream);
 }
 
+// The workspaces of joint problems, one behind the other.
+class JointWorkspace {
+ public:
+  explicit JointWorkspace(const Workspace& workspace) : memory_(workspace) {}
+
+  Workspace next() const {
+    return {advanced(memory_.zeroed, size_.zeroed), advanced(memory_.scratch, size_.scratch)};
+  }
+  void take(const WorkspaceSize& size) {
+    size_.zeroed += size.aligned().zeroed;
+    size_.scratch += size.aligned().scratch;
+  }
+  WorkspaceSize size() const { return size_; }
+
+ private:
+  static void* advanced(void* memory, std::size_t bytes) {
+    return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + bytes;
+  }
+
+  Workspace memory_;
+  WorkspaceSize size_;
+};
+
 }  // namespace
+
+bool can_join(const Problem& problem) {
+  return strip_window(problem) == StripWindow::kGaussian && problem.pooled_preds == nullptr &&
+         fits_patches(make_geometry(problem)) && problem.preds.size[0] * problem.preds.size[1] > 0;
+}
+
+WorkspaceSize joint_workspace_size(const Problem* problems, int count) {
+  JointWorkspace workspaces({});
+  for (int i = 0; i < count; ++i) workspaces.take(workspace_size(problems[i]));
+  return workspaces.size();
+}
+
+cudaError_t launch_jointly(const Problem* problems, int count, const Workspace& workspace,
+                           cudaStream_t stream) {
+  Job<float> jobs[kMostJointScales];
+  JointWorkspace workspaces(workspace);
+  for (int i = 0; i < count; ++i) {
+    const Plan<float> plan(problems[i], workspaces.next());
+    workspaces.take(plan.size);
+    jobs[i] = plan.job;
+    if (plan.constants == nullptr) continue;
+    const cudaError_t error = launch_range(problems[i], plan.tap_sum, plan.range_scratch,
+                                           plan.range_ticket, plan.constants, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return launch_patches_of_scales(jobs, count, stream);
+}
 
 WorkspaceSize workspace_size(const Problem& problem) {
   return in_double(problem) ? Plan<double>(problem, {}).size : Plan<float>(problem, {}).size;

@@ -86,6 +86,12 @@ double strip_tap_sum(StripWindow window);
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
+// What strips take, but of images that are too small for them.
+bool fits_patches(const Geometry& geometry);
+std::int64_t patches_per_image(const Geometry& geometry);
+cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream_t stream);
+cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream);
+
 // Any window, 2-D and 3-D, any types.
 struct Window {
   Axis axes[3];

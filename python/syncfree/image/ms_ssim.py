@@ -29,10 +29,10 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
     """Multi-scale structural similarity of all images seen since the last reset.
 
     TorchMetrics' class of the same name, with its arguments (``kernel_size`` stands before
-    ``sigma``, other than in the function), states and answers. `update` and `forward` run one
-    kernel a scale and a small one that multiplies and adds the batch to the states; the host never
-    waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the values of
-    all images are kept.
+    ``sigma``, other than in the function), states and answers. `update` and `forward` run the
+    function's kernels, of which the one that multiplies adds the batch to the states; the host
+    never waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the
+    values of all images are kept.
 
     The batch's value that `forward` returns has the gradient of
     :func:`syncfree.functional.image.multiscale_structural_similarity_index_measure` where an image

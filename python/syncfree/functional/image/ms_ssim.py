@@ -48,11 +48,12 @@ def multiscale_structural_similarity_index_measure(
     (2 x 2 x 2 of a volume; a last odd row or column is left out), SSIM the mean of
     `structural_similarity_index_measure` and CS that of its contrast term without the border.
 
-    One kernel a scale, which also writes the images of the next, and one small block that
-    multiplies, all on the images' device and the current stream; the host never waits. Arithmetic
-    is that of SSIM. The pooled images are kept as float32 (float64 for float64 ``preds``), which
-    takes a third of the inputs' elements (a seventh for volumes) for the time of the call. An
-    image's value has the same bits in any batch and any memory layout.
+    One kernel a scale, which also writes the images of the next; scales of small images share one,
+    behind one that pools for them; a small block multiplies. All run on the images' device and the
+    current stream; the host never waits. Arithmetic is that of SSIM. The pooled images are kept as
+    float32 (float64 for float64 ``preds``), which takes a third of the inputs' elements (a seventh
+    for volumes) for the time of the call. An image's value has the same bits in any batch and any
+    memory layout.
 
     Both images get a gradient if they want one, in one more kernel a scale; the images of all
     scales are kept for it. Clamped values get none from the scales at which they were clamped, and
