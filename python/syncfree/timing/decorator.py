@@ -81,7 +81,8 @@ def timed(
             "put `with timer.region(...)` around the pieces"
         )
     if not callable(target) or isinstance(target, type):
-        raise TypeError(f"timed takes a function or a metric, but got {_described(target)}")
+        hint = "; for a name write `timed(name=...)`" if isinstance(target, str) else ""
+        raise TypeError(f"timed takes a function or a metric, but got {_described(target)}{hint}")
     label = str(name or getattr(target, "__qualname__", type(target).__name__))
 
     if inspect.iscoroutinefunction(target):

@@ -9,7 +9,10 @@ import typer
 
 app = typer.Typer(
     name="bench",
-    help="Measure this machine's GPU or CPU with the project's own suites, or a function of yours.",
+    help=(
+        "Measure this machine's GPU or CPU with the project's own suites; `idle-gap` takes a "
+        "function of yours."
+    ),
     add_completion=False,
 )
 
