@@ -48,7 +48,8 @@ def virtual() -> Iterator[list[str]]:
         patch.setattr(streams.Stream, "wait_event", wait)
         patch.setattr(streams.Event, "record", record)
         yield log
-    assert [f for f in recorder.findings() if f.event.verdict is not Verdict.CONDITIONAL] == []
+    waits = [f for f in recorder.findings() if f.event.verdict is not Verdict.CONDITIONAL]
+    assert [f for f in waits if f.event.direction != "h2d"] == []  # the tests bring their inputs
 
 
 class Noted(Metric):

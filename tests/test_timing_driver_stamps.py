@@ -44,6 +44,21 @@ def test_whether_the_gpu_had_begun(fake: FakeDriver) -> None:
     assert [s.queued for s in samples_of(timer)] == [False, True, False]
 
 
+def test_captured_regions_have_no_times_of_earlier_owners_of_their_events(fake: FakeDriver) -> None:
+    earlier = fake.timer(capacity=8)
+    for _ in range(8):
+        run(earlier, fake, 10)
+    fake.let_pass(100)
+    earlier.poll()
+    del earlier  # whose events serve the next timer
+    timer = fake.timer(capacity=2)
+    fake.begin_capture(fake.stream)
+    run(timer, fake, 10)
+    fake.end_capture(fake.stream)
+    fake.let_pass(100)
+    assert timer.poll() == 0  # not replayed yet
+
+
 def test_captured_regions_are_read_after_replays(fake: FakeDriver) -> None:
     timer = fake.timer()
     side = 0x77

@@ -43,6 +43,10 @@ Event Device::take_event() {
     events_.pop_back();
     return event;
   }
+  return new_event();
+}
+
+Event Device::new_event() {
   const DuringCaptures allowed(driver_);
   const InContext here(driver_, context_);
   Event event = nullptr;

@@ -33,6 +33,8 @@ class Device {
 
   // With timing. May be pending still from its last owner, which a new record puts an end to.
   Event take_event();
+  // Never recorded, so that none of its times is known until it is.
+  Event new_event();
   void give_back(Event event);  // or null
 
   // A kernel of the last owner may write to it once more, with that owner's serial.

@@ -56,8 +56,9 @@ RegionSlot* RegionTimer::take_captured(DeviceRegions& device) {
   if (device.captured.size() >= options_.capacity) return nullptr;
   RegionSlot& slot = device.captured.emplace_back();
   slot.device = &device;
-  slot.start = device.device->take_event();
-  slot.end = device.device->take_event();
+  // The record of an earlier owner would be taken for one of a replay: a capture makes none.
+  slot.start = device.device->new_event();
+  slot.end = device.device->new_event();
   return &slot;
 }
 

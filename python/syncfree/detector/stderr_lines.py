@@ -105,11 +105,18 @@ class StderrWatch:
     ) -> None:
         atexit.unregister(self._restore)
         self._restore()
+        if self._thread.is_alive():
+            atexit.register(self._serve_the_rest)
 
     def _restore(self) -> None:
         os.dup2(self._terminal, 2)
         self.read()
         # Child processes may hold the pipe: the thread serves them until the last one is gone.
+        self._thread.join(timeout=0.2)
+
+    def _serve_the_rest(self) -> None:
+        """At the exit of the program, which the thread does not outlive."""
+        self.read()
         self._thread.join(timeout=0.2)
 
     def expect(self) -> None:
