@@ -244,13 +244,15 @@ class Patch {
                           fmaf(-2.0f, __fmul_rn(numerator, inverse), 1.0f));
       }
     }
-    if (kTask == PatchTask::kValue || results.slots[kContrastDeficit] == nullptr) return;
+    if constexpr (kTask != PatchTask::kValue) {
+      if (results.slots[kContrastDeficit] == nullptr) return;
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      const Terms<float> k = terms(s, d, i);
-      const float inverse = reciprocal(contrast_denominator(k));
-      if (is_inside && is_within(x + i, width(), kHalo))
-        sums.contrast = fmaf(k.vd, inverse, sums.contrast);
+      for (int i = 0; i < kRun; ++i) {
+        const Terms<float> k = terms(s, d, i);
+        const float inverse = reciprocal(contrast_denominator(k));
+        if (is_inside && is_within(x + i, width(), kHalo))
+          sums.contrast = fmaf(k.vd, inverse, sums.contrast);
+      }
     }
   }
 
