@@ -65,7 +65,7 @@ def test_errors_match_float64(
 def test_ssim_has_the_bits_of_its_own_function(
     dtype: torch.dtype, width: int, layout: Layout, reduction: str, device: str
 ) -> None:
-    preds, target = image_pair((2, 2, 70, width), dtype, device)
+    preds, target = image_pair((3, 2, 70, width), dtype, device)
     got = image_quality(layout.apply(preds), target, range_of(dtype), reduction=reduction)
     alone = structural_similarity_index_measure(
         preds, target, data_range=range_of(dtype), reduction=reduction

@@ -31,6 +31,13 @@ def check(got: Tensor, want: np.ndarray, tolerance: float | None = None) -> None
     )
 
 
+def check_long(got: Tensor, want: np.ndarray) -> None:
+    """Among a quarter of a million windows of a CUDA strip few are a little further off."""
+    check(got, want, 1.5 * TOLERANCE[got.dtype])
+    errors = np.abs(got.double().cpu().numpy() - want)
+    assert np.count_nonzero(errors > TOLERANCE[got.dtype]) <= 3
+
+
 def result_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.float32
 
@@ -55,8 +62,7 @@ def test_matches_float64(
         return_full_image=True,
     )
     want = reference(shape, dtype, Window())
-    # Among so many windows some are rarer.
-    check(full, want.map, TOLERANCE[full.dtype] * (1.5 if shape[-1] > LONG else 1.0))
+    (check_long if shape[-1] > LONG else check)(full, want.map)
     check(value, want.values)
     assert value.dtype == full.dtype == result_dtype(dtype)
     assert value.device.type == full.device.type == device
@@ -170,7 +176,7 @@ def test_pixels_far_outside_the_range(scale: float, width: int, device: str) -> 
         preds, target, data_range=1.0, return_full_image=True
     )
     want = Reference.of(preds, target, data_range=1.0)
-    check(full, want.map, 3e-6 if width == LONG else None)
+    (check_long if width == LONG else check)(full, want.map)
     check(value, want.values.mean())
     (gradient,) = torch.autograd.grad(
         structural_similarity_index_measure(preds.requires_grad_(), target, data_range=1.0), preds

@@ -16,7 +16,6 @@ from syncfree.detector.session import drain, go_on_raising, scope_changed, stop_
 F = TypeVar("F", bound=Callable[..., Any])
 Pattern = str | Callable[[Event], bool]
 
-
 _reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
 
 
