@@ -137,9 +137,9 @@ __device__ inline void clear_grid_totals(const CountJob& job, unsigned long long
 }
 
 // Block-wide, by every block once its counts are in the totals. `outside`: whether a score of the
-// thread lay outside [0, 1]. Each thread says so by itself: a vote of the block (BAR.RED) ended in an
-// illegal instruction on an H200 where bad labels were reported within the loop, for a reason not
-// found.
+// thread lay outside [0, 1]. Each thread says so by itself: a vote of the block (BAR.RED) ended in
+// an illegal instruction on an H200 where bad labels were reported within the loop, for a reason
+// not found.
 __device__ inline void close_block(const CountJob& job, bool outside) {
   if (outside) *static_cast<volatile unsigned int*>(&job.grid->outside) = 1;
   if (job.finish_separately) return;
