@@ -203,3 +203,14 @@ def test_the_regions_between_polls_are_looked_at(fake: FakeDriver) -> None:
         run(timer, fake, 1)
         fake.let_pass(1)
     assert timer.counts()["pending"] < 100  # nobody has polled
+
+
+def test_a_look_asks_once_how_far_the_stream_has_come(fake: FakeDriver) -> None:
+    timer = fake.timer()
+    for _ in range(20):
+        run(timer, fake, 1)
+    fake.let_pass(100)
+    asked, timed = fake.calls("cuEventQuery"), fake.calls("cuEventElapsedTime")
+    assert timer.poll() == 20
+    assert fake.calls("cuEventQuery") == asked + 1  # a stream's newest event speaks for all
+    assert fake.calls("cuEventElapsedTime") == timed + 40
