@@ -32,7 +32,7 @@ class Metric(Counting):
         self.slot = _errors.new_slot(self)
 
     def step(self, preds: Tensor, target: Tensor) -> None:
-        self.update(preds, target, _errors.call_bits(self.slot, 2))
+        self.update(preds, target, _errors.with_call(_errors.slot_bits(self.slot)))
 
 
 def labels(device: str, *bad: int) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_origin_is_named() -> None:
     metric = Metric(device="cpu")
-    bits = _errors.call_bits(metric.slot)
+    bits = _errors.with_call(_errors.slot_bits(metric.slot))
     line = current_line() - 1
     call = bits >> 20
     assert bits >> 8 & 0xFFF == metric.slot
@@ -114,22 +114,22 @@ def test_code_of_the_packages_is_not_the_origin() -> None:
     scope: dict[str, object] = {}
     package = Path(syncfree.__file__).parent
     exec(compile(source, str(package / "somewhere.py"), "exec"), scope)
-    bits = scope["call"](scope["call"], _errors.call_bits, 0)  # type: ignore[operator]
+    bits = scope["call"](scope["call"], _errors.with_call, 0)  # type: ignore[operator]
     line = current_line() - 1
     error = _errors.explain(RuntimeError(f"[syncfree metric 0, call {bits >> 20}]".join([" ", ""])))
     assert str(error) == f' Call: file "{__file__}", line {line}.'
 
 
 def test_old_calls_are_forgotten_not_mixed_up() -> None:
-    first = _errors.call_bits(0) >> 20
-    for _ in range(_errors._CALLS):
-        _errors.call_bits(0)
+    first = _errors.with_call(0) >> 20
+    for _ in range(4096):
+        _errors.with_call(0)
     assert str(_errors.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
 
 
 def test_threads_get_calls_of_their_own() -> None:
     with ThreadPoolExecutor(8) as pool:
-        bits = list(pool.map(lambda _: _errors.call_bits(3), range(2000)))
+        bits = list(pool.map(lambda _: _errors.with_call(3), range(2000)))
     assert len(set(bits)) == 2000
 
 
@@ -147,7 +147,7 @@ def test_origin_leaves_results_alone(options: Options, device: str) -> None:
 
 def test_compiled_calls_have_a_slot_and_no_number(device: str) -> None:
     def step(preds: Tensor, target: Tensor) -> Tensor:
-        bits = _errors.call_bits(metric.slot)
+        bits = _errors.slot_bits(metric.slot)
         _errors.raise_pending(metric.slot)
         return metric.forward(preds, target, bits)
 
@@ -217,7 +217,7 @@ def test_values_become_nan(samplewise: bool, average: str) -> None:
         if samplewise:
             metric.step(target, spoiled)
         else:
-            assert metric.forward(target, spoiled, _errors.call_bits(metric.slot)).isnan().all()
+            assert metric.forward(target, spoiled, _errors.with_call(_errors.slot_bits(metric.slot))).isnan().all()
         torch.cuda.synchronize()
         with pytest.raises(RuntimeError, match="9 at flat index"):
             _errors.raise_pending(metric.slot)
@@ -239,7 +239,7 @@ def test_compute_takes_the_record_without_waiting() -> None:
     metric.step(*labels("cuda", 8))
     torch.cuda.synchronize()
     with pytest.raises(RuntimeError, match="8 at flat index 3, the first of 1"):
-        metric.compute(_errors.call_bits(metric.slot))
+        metric.compute(_errors.with_call(_errors.slot_bits(metric.slot)))
 
 
 @pytest.mark.needs_cuda

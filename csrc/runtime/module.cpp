@@ -6,6 +6,7 @@
 
 #include "core/isa.h"
 #include "runtime/build_info.h"
+#include "runtime/call_places.h"
 #include "runtime/captured_stack.h"
 #include "runtime/driver_watch_module.h"
 #include "runtime/frame_objects.h"
@@ -64,6 +65,7 @@ PYBIND11_MODULE(_runtime, module) {
   module.def(
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
+  syncfree::runtime::add_call_places_type(module);
   syncfree::runtime::bind_operators(module);
   syncfree::runtime::bind_driver_watch(module);
   syncfree::runtime::add_event_types(module);

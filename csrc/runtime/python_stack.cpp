@@ -82,6 +82,11 @@ int line_of(const Frame* frame, PyCodeObject* code) {
   return line_at(table, size, code->co_firstlineno, unit);
 }
 
+int instruction_at(const Frame* frame, PyCodeObject* code) {
+  return static_cast<int>(reinterpret_cast<const char*>(instruction_of(frame)) -
+                          reinterpret_cast<const char*>(_PyCode_CODE(code)));
+}
+
 #else
 
 using Frame = PyFrameObject;
@@ -106,6 +111,10 @@ int line_of(const Frame* frame, PyCodeObject* code) {
   return PyCode_Addr2Line(code, frame->f_lasti * 2);  // counted in code units
 }
 
+int instruction_at(const Frame* frame, PyCodeObject*) {
+  return frame->f_lasti * 2;
+}
+
 #endif
 
 #endif  // known frames
@@ -126,6 +135,15 @@ int PythonFrame::line() const {
 #else
   return line_of(static_cast<const Frame*>(frame),
                  static_cast<PyCodeObject*>(const_cast<void*>(code)));
+#endif
+}
+
+int PythonFrame::instruction() const {
+#if defined(SYNCFREE_UNKNOWN_FRAMES)
+  return 0;
+#else
+  return instruction_at(static_cast<const Frame*>(frame),
+                        static_cast<PyCodeObject*>(const_cast<void*>(code)));
 #endif
 }
 

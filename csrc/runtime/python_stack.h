@@ -28,6 +28,8 @@ struct PythonFrame {
 
   // Decoded when asked for: that takes longer than all the rest.
   int line() const;
+  // As `f_lasti` tells it.
+  int instruction() const;
 };
 
 // Whether this interpreter's frames are known: CPython 3.10 to 3.13 with a GIL.

@@ -9,21 +9,17 @@ in the ``options`` of an op.
 from __future__ import annotations
 
 import atexit
-import itertools
-import os
 import re
-import sys
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from syncfree._call_places import call_places, line_of
 from syncfree._ops import registry  # noqa: F401  (loads the libraries)
 
 # csrc/ops/accuracy_error.h
@@ -57,71 +53,23 @@ def new_slot(metric: object) -> int:
 
 # ---- Calls.
 
-_CALLS = 4096  # whose places are remembered, a power of two
-_next_call = itertools.count(1).__next__
-_getframe = sys._getframe
-_places: list[tuple[int, CodeType, int] | None] = [None] * _CALLS
-
-# Files of these packages are not where a metric was called.
-_PACKAGES = ("syncfree", "torch", "torchmetrics")
-_is_inside: dict[str, bool] = {}
-_MOST_FILES = 4096  # each cell of a notebook is one
+_places = call_places(_CALL_SHIFT)
+# The options of an op with a number for this call, by which an error finds its line. Not for
+# compiled code, which has no lines.
+with_call = _places.note
 
 
-def call_bits(slot: int, depth: int = 1) -> int:
-    """The slot and a number for this call, as ``options`` of an op takes them.
-
-    Remembers where outside of the metrics' code the call came from: the search begins ``depth``
-    frames above this function. In compiled code, which has no lines, there is no number.
-    """
-    if is_dynamo_compiling():
-        return slot << _SLOT_SHIFT
-    number = _next_call()
-    frame: FrameType | None = _getframe(depth)
-    try:
-        while _is_inside[frame.f_code.co_filename]:  # type: ignore[union-attr]
-            frame = frame.f_back  # type: ignore[union-attr]
-    except (KeyError, AttributeError):
-        frame = _find_outside(_getframe(depth))
-    # The line of an instruction takes longer to find than all of this.
-    _places[number & _CALLS - 1] = number, frame.f_code, frame.f_lasti  # type: ignore[union-attr]
-    return slot << _SLOT_SHIFT | number << _CALL_SHIFT
-
-
-def _find_outside(frame: FrameType) -> FrameType:
-    """The first frame outside of the packages, or the outermost one."""
-    while _judge(frame.f_code.co_filename) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-def _judge(file: str) -> bool:
-    if file not in _is_inside:
-        if len(_is_inside) > _MOST_FILES:
-            _is_inside.clear()
-        folders = [
-            str(Path(module.__file__).parent) + os.sep
-            for module in map(sys.modules.get, _PACKAGES)
-            if module is not None and module.__file__ is not None
-        ]
-        _is_inside[file] = file.startswith(tuple(folders))
-    return _is_inside[file]
-
-
-def _line(code: CodeType, instruction: int) -> int:
-    for begin, end, line in code.co_lines():
-        if begin <= instruction < end and line is not None:
-            return line
-    return code.co_firstlineno
+def slot_bits(slot: int) -> int:
+    """A slot as the options of an op take it."""
+    return slot << _SLOT_SHIFT
 
 
 def _origin(mark: re.Match[str]) -> str:
     slot, number = map(int, mark.groups())
     text = f" Metric: {_owners[slot]}." if slot in _owners else ""
-    place = _places[number & _CALLS - 1]
-    if number and place is not None and place[0] == number:
-        _, code, instruction = place
-        text += f' Call: file "{code.co_filename}", line {_line(code, instruction)}.'
+    if (place := _places.find(number)) is not None:
+        code, instruction = place
+        text += f' Call: file "{code.co_filename}", line {line_of(code, instruction)}.'
     return text
 
 

@@ -1,9 +1,23 @@
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Literal, TypeVar
 
 _Timer = TypeVar("_Timer", bound=RegionTimer)
 
 def build_info() -> dict[str, str]: ...
+
+class CallPlaces:
+    """Where the last calls came from, by number."""
+
+    def __init__(
+        self, is_inside: dict[str, bool], judge: Callable[[str], bool], number_shift: int, /
+    ) -> None: ...
+    def note(self, bits: int, /) -> int:
+        """``bits`` with a number for this call, whose line outside of the packages is remembered."""
+
+    def find(self, number: int, /) -> tuple[CodeType, int] | None:
+        """The code and instruction of a call by its number; None once others have its room."""
+
 def can_walk_python_stack() -> bool: ...
 def instruction_set() -> str: ...
 def python_stack(

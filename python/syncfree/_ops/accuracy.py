@@ -23,7 +23,7 @@ from syncfree._ops.registry import bind
 AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none": 3, None: 3}
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 
-# csrc/ops/accuracy_arguments.h; `_errors.call_bits` gives what stands above.
+# csrc/ops/accuracy_arguments.h; `_errors` gives what stands above.
 _SAMPLEWISE, _VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
 _MOST_TOP_K = 32  # csrc/accuracy/accuracy.h

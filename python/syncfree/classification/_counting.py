@@ -19,6 +19,8 @@ _OPTIONS = frozenset(
     ("threshold", "num_classes", "num_labels", "top_k", "average", "ignore_index", "validate_args")
 )
 
+_OF_SLOT = frozenset(("_error_slot", "_slot_bits"))
+
 
 class CountingMetric(SyncFreeMetric):
     """Mixed in before a TorchMetrics class that keeps ``tp``, ``fp``, ``tn`` and ``fn``."""
@@ -52,7 +54,7 @@ class CountingMetric(SyncFreeMetric):
             _validates=ops.validates(options),
         )
         if "_error_slot" not in self.__dict__:
-            self._error_slot = _errors.new_slot(self) if self._validates else 0
+            self._take_error_slot()
             # Labels left out as errors: as long as there are any, the value is NaN.
             self._add_hidden_state("_bad", torch.zeros(1, dtype=torch.int64))
 
@@ -116,7 +118,9 @@ class CountingMetric(SyncFreeMetric):
         options = self._op_options
         if self._validates:
             # torch 2.11 does not compile `|=` of a symbolic int.
-            options = options | _errors.call_bits(self._error_slot, 3)
+            options = options | self._slot_bits
+            if not is_dynamo_compiling():
+                options = _errors.with_call(options)
         require_tensors(tensors[0], tensors[1])
         return _errors.call(
             ops_by_task[self._op_task], *tensors, *self._op_own, options, self._op_ignore_index
@@ -127,12 +131,16 @@ class CountingMetric(SyncFreeMetric):
         if self.compute_on_cpu:
             bad = bad.to(counts[0].device)
         if self._validates and is_dynamo_compiling():
-            options = self._op_options | _errors.call_bits(self._error_slot)
+            options = self._op_options | self._slot_bits
         else:
             # What earlier batches left is raised by `compute`, once the value is known.
             options = ops.without_validation(self._op_options)
         value: Tensor = ops.accuracy_from_counts(*counts, bad, options)
         return value
+
+    def _take_error_slot(self) -> None:
+        self._error_slot = _errors.new_slot(self) if self._validates else 0
+        self._slot_bits = _errors.slot_bits(self._error_slot)
 
     def _raise_pending(self) -> None:
         if self._validates:
@@ -141,8 +149,8 @@ class CountingMetric(SyncFreeMetric):
     def __getstate__(self) -> dict[str, Any]:
         """A copy has errors of its own."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_error_slot"}
+        return {name: value for name, value in state.items() if name not in _OF_SLOT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._error_slot = _errors.new_slot(self) if self._validates else 0
+        self._take_error_slot()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from syncfree import _errors
 from syncfree._ops import accuracy as ops
@@ -306,8 +307,7 @@ def _run(
     op: Callable[..., Any], preds: Tensor, target: Tensor, arguments: tuple[Any, ...]
 ) -> Tensor:
     *own, options, ignore_index = arguments
-    if ops.validates(options):
-        # torch 2.11 does not compile `|=` of a symbolic int.
-        options = options | _errors.call_bits(0, 2)
+    if ops.validates(options) and not is_dynamo_compiling():
+        options = _errors.with_call(options)
     value: Tensor = _errors.call(op, preds, target, *own, options, ignore_index)
     return value

@@ -1,0 +1,86 @@
+"""Where metrics were called: for errors that the host reads when the frames of the call are gone."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Protocol
+
+# Files of these packages are not where a metric was called.
+_PACKAGES = ("syncfree", "torch", "torchmetrics")
+_MOST_FILES = 4096  # each cell of a notebook is one
+
+_is_inside: dict[str, bool] = {}
+
+
+class CallPlaces(Protocol):
+    """The last calls, by number."""
+
+    def note(self, bits: int, /) -> int:
+        """``bits`` with a number for this call, of which it remembers the line in user's code."""
+
+    def find(self, number: int, /) -> tuple[CodeType, int] | None:
+        """The code and instruction of a call; None once others have taken its room."""
+
+
+class FramePlaces:
+    """For Pythons whose frames csrc/runtime/python_stack.cpp does not know.
+
+    Slower: `sys._getframe` raises an audit event, to which filelock, which torch imports, listens.
+    """
+
+    _KEPT = 4096  # a power of two
+
+    def __init__(self, number_shift: int) -> None:
+        self._number_shift = number_shift
+        self._next = itertools.count(1).__next__
+        self._kept: list[tuple[int, CodeType, int] | None] = [None] * self._KEPT
+
+    def note(self, bits: int, /) -> int:
+        number = self._next()
+        frame: FrameType = sys._getframe(1)
+        while is_inside(frame.f_code.co_filename) and frame.f_back is not None:
+            frame = frame.f_back
+        # The line of an instruction takes longer to find than all of this.
+        self._kept[number & self._KEPT - 1] = number, frame.f_code, frame.f_lasti
+        return bits | number << self._number_shift
+
+    def find(self, number: int, /) -> tuple[CodeType, int] | None:
+        place = self._kept[number & self._KEPT - 1]
+        return None if place is None or place[0] != number else place[1:]
+
+
+def call_places(number_shift: int) -> CallPlaces:
+    """What remembers the places of calls on this Python, whose numbers stand above so many bits."""
+    try:
+        from syncfree import _runtime
+    except ImportError:  # built for another Python; the ops need none
+        return FramePlaces(number_shift)
+    if not _runtime.can_walk_python_stack():
+        return FramePlaces(number_shift)
+    return _runtime.CallPlaces(_is_inside, is_inside, number_shift)
+
+
+def is_inside(file: str) -> bool:
+    """Whether a file is one of the packages'."""
+    if file not in _is_inside:
+        if len(_is_inside) > _MOST_FILES:
+            _is_inside.clear()
+        folders = [
+            str(Path(module.__file__).parent) + os.sep
+            for module in map(sys.modules.get, _PACKAGES)
+            if module is not None and module.__file__ is not None
+        ]
+        _is_inside[file] = file.startswith(tuple(folders))
+    return _is_inside[file]
+
+
+def line_of(code: CodeType, instruction: int) -> int:
+    """The line of code that holds an instruction."""
+    for begin, end, line in code.co_lines():
+        if begin <= instruction < end and line is not None:
+            return line
+    return code.co_firstlineno
