@@ -217,7 +217,11 @@ def test_values_become_nan(samplewise: bool, average: str) -> None:
         if samplewise:
             metric.step(target, spoiled)
         else:
-            assert metric.forward(target, spoiled, _errors.with_call(_errors.slot_bits(metric.slot))).isnan().all()
+            assert (
+                metric.forward(target, spoiled, _errors.with_call(_errors.slot_bits(metric.slot)))
+                .isnan()
+                .all()
+            )
         torch.cuda.synchronize()
         with pytest.raises(RuntimeError, match="9 at flat index"):
             _errors.raise_pending(metric.slot)
