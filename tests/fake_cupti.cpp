@@ -11,6 +11,9 @@
 #include <thread>
 #include <vector>
 
+// Of count_allocations.cpp, if that is preloaded.
+extern "C" __attribute__((weak)) void count_allocations(bool on);
+
 namespace {
 
 struct CallbackData {
@@ -83,7 +86,14 @@ struct State {
   std::vector<std::pair<std::uint32_t*, std::uint32_t>> marks;
   int capturing = 0;
   int context = 1;
+  std::atomic<int> driver_calls_inside = 0;  // of callbacks, where there must be none
 } state;
+
+thread_local bool is_inside = false;
+
+void driver_is_called() {
+  if (is_inside) ++state.driver_calls_inside;
+}
 
 int find(int domain, const char* name) {
   for (int i = 0; kNames[domain][i] != nullptr; ++i)
@@ -96,7 +106,11 @@ void tell(int site, int domain, int id, const void* params, int* result) {
   std::uint64_t correlation = 0;
   const CallbackData data{site, kNames[domain][id], params, result, nullptr, &state.context,
                           1,    &correlation,       0};
+  is_inside = true;
+  if (count_allocations != nullptr) count_allocations(true);
   state.callback(state.user, domain, id, &data);
+  if (count_allocations != nullptr) count_allocations(false);
+  is_inside = false;
 }
 
 void reach() {
@@ -169,22 +183,27 @@ EXPORT int cuptiEnableCallback(std::uint32_t on, void* subscriber, int domain, s
 }
 
 EXPORT int cuCtxPushCurrent_v2(void*) {
+  driver_is_called();
   call(nullptr, "cuCtxSynchronize_v2", nullptr, 0, 0, 0);  // the library's own: not to be seen
   return 0;
 }
 EXPORT int cuCtxPopCurrent_v2(void**) {
+  driver_is_called();
   return 0;
 }
 EXPORT int cuThreadExchangeStreamCaptureMode(int*) {
+  driver_is_called();
   return 0;
 }
 EXPORT int cuCtxGetCurrent(void** context) {
+  driver_is_called();
   *context = &state.context;
   return 0;
 }
 
 EXPORT int cuPointerGetAttributes(unsigned int count, const int* attributes, void** data,
                                   std::uint64_t address) {
+  driver_is_called();
   auto place = state.memory.upper_bound(address);
   const bool known =
       place != state.memory.begin() && address < (--place)->first + place->second.size;
@@ -198,12 +217,14 @@ EXPORT int cuPointerGetAttributes(unsigned int count, const int* attributes, voi
 }
 
 EXPORT int cuStreamIsCapturing(void*, int* capturing) {
+  driver_is_called();
   *capturing = state.capturing;
   return 0;
 }
 
 EXPORT int cuStreamWriteValue32_v2(void*, std::uint64_t address, std::uint32_t value,
                                    unsigned int) {
+  driver_is_called();
   state.marks.emplace_back(reinterpret_cast<std::uint32_t*>(address), value);
   return 0;
 }
@@ -229,6 +250,9 @@ EXPORT void fake_reach() {
 }
 EXPORT int fake_is_subscribed() {
   return state.callback != nullptr;
+}
+EXPORT int fake_driver_calls_inside() {
+  return state.driver_calls_inside;
 }
 EXPORT int fake_subscriptions() {
   return state.subscriptions;

@@ -92,6 +92,65 @@ def test_each_finding_is_settled(fake: FakeCupti, capsys: pytest.CaptureFixture[
     assert not fake.library.fake_is_subscribed()
 
 
+COPIES = """
+from fake_cupti import _built
+
+fake = _built["fake"]
+page = fake.host_memory()
+name = "cudaMemcpyAsync_v3020"
+read = fake.call("cuMemcpyDtoHAsync_v2", page, 0x7000_0000, 8, runtime=name, reaches=True)
+early = fake.call("cuMemcpyDtoHAsync_v2", page, 0x7000_0000, 8, runtime=name)
+send = fake.call("cuMemcpyHtoDAsync_v2", 0x7000_0000, page, 8, runtime=name)
+wait = fake.call("cuStreamSynchronize", runtime="cudaStreamSynchronize_v3020")
+last = fake.call("cuStreamSynchronize", runtime="cudaStreamSynchronize_v3020", reaches=True)
+host_is_late = fake.library.fake_reach
+for step in range(4):
+    read(), wait()  # waits inside of the copy
+    early(), last()  # waits behind the copy
+    early(), host_is_late(), wait()  # finds the GPU done
+    send(), read(), wait()  # sends and reads
+"""
+
+
+def test_a_copy_that_waits_leaves_nothing_to_the_wait_behind_it(fake: FakeCupti) -> None:
+    """As `tensor.cpu()` does, and `bincount`, with which TorchMetrics counts."""
+    Path("program.py").write_text(COPIES)
+    assert main(["syncs", "--prove", "--warmup", "0", "--json", "found.json", "program.py"]) == 1
+    fake.library.fake_reach()
+    document = json.loads(Path("found.json").read_text())
+    found = {
+        (each["source"].rpartition("# ")[2], each["verdict"]): each["proof"]
+        for each in document["findings"]
+    }
+    assert found == {
+        ("waits inside of the copy", "sync"): "proven",
+        ("waits behind the copy", "sync"): "proven",
+        ("finds the GPU done", "sync"): "not proven",
+        # What the line does before it waits takes nothing from the proof.
+        ("sends and reads", "sync"): "proven",
+        ("sends and reads", "conditional"): "not proven",
+    }
+
+
+@pytest.mark.parametrize(("runs", "spins"), [(1, [200]), (2, [100, 100]), (4, [50, 100, 200])])
+def test_a_line_that_runs_once_has_no_later_try(
+    fake: FakeCupti, runs: int, spins: list[float]
+) -> None:
+    """So the first is long, in case that the host comes late to the call, as it does here."""
+    text = f"""
+from fake_cupti import _built
+
+fake = _built["fake"]
+wait = fake.call("cuStreamSynchronize")
+for step in range({runs}):
+    fake.library.fake_reach(), wait()
+"""
+    Path("program.py").write_text(text)
+    assert main(["syncs", "--prove", "--warmup", "0", "program.py"]) == 1
+    fake.library.fake_reach()
+    assert FakeSpin.started == spins
+
+
 def test_a_second_run_that_fails_is_told(
     fake: FakeCupti, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def test_each_explicit_wait_is_found(fake: FakeCupti, function: str, name: str) 
     assert (report.tier, one.event.api, one.event.verdict) == (3, name, Verdict.SYNC)
     assert (one.count, one.source, one.file) == (3, "wait()  # here", __file__)
     assert one.function.endswith("test_each_explicit_wait_is_found")
+    assert one.event.library == fake.path.name  # not Python and not torch
     assert one.blocked_us is not None
     assert one.blocked_us >= 3000
 
@@ -283,19 +284,20 @@ def marked_watch(fake: FakeCupti) -> tuple[object, object]:
         (0, True, True, "conditional"),  # too quick: the GPU happened to finish
     ],
 )
-def test_frees_count_if_they_outlast_the_gpu(
-    fake: FakeCupti, ms: int, busy: bool, reaches: bool, verdict: str
+@pytest.mark.parametrize("function", ["cuMemFree_v2", "cuMemHostRegister_v2"])
+def test_frees_and_pinning_count_if_they_outlast_the_gpu(
+    fake: FakeCupti, function: str, ms: int, busy: bool, reaches: bool, verdict: str
 ) -> None:
-    free = fake.call("cuMemFree_v2", ON_DEVICE, ms=ms, reaches=reaches)
+    call = fake.call(function, fake.host_memory(4096), 4096, ms=ms, reaches=reaches)
     with syncfree.detect_syncs() as report:
         watch, _ = marked_watch(fake)
         fake.library.fake_reach()
         if busy:
             assert watch.put_mark(7)
             assert watch.marks_pending
-        free()  # free
+        call()  # call
         fake.library.fake_reach()
-    assert found(report) == {"free": (verdict, 1)}
+    assert found(report) == {"call": (verdict, 1)}
 
 
 def test_marks_stay_out_of_captures(fake: FakeCupti) -> None:

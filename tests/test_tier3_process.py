@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import textwrap
@@ -28,7 +29,7 @@ def fake(
     yield from installed(monkeypatch, tmp_path_factory)
 
 
-def run(code: str, fake: FakeCupti) -> subprocess.CompletedProcess[str]:
+def run(code: str, fake: FakeCupti, preload: str = "") -> subprocess.CompletedProcess[str]:
     prologue = f"""
         import os, sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -42,7 +43,12 @@ def run(code: str, fake: FakeCupti) -> subprocess.CompletedProcess[str]:
     """
     text = textwrap.dedent(prologue) + textwrap.dedent(code)
     return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", text],
+        env=os.environ | ({"LD_PRELOAD": preload} if preload else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -78,6 +84,46 @@ def test_an_exit_inside_of_a_region(fake: FakeCupti) -> None:
         fake,
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, "subscribed 0\n", "")
+
+
+def test_callbacks_neither_allocate_nor_call_the_driver(fake: FakeCupti, tmp_path: Path) -> None:
+    """They run under locks of the driver and of torch's allocator."""
+    counter = tmp_path / "libcount.so"
+    source = Path(__file__).with_name("count_allocations.cpp")
+    compiler = os.environ.get("CXX", "c++")
+    subprocess.run(
+        [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", counter], check=True
+    )
+    done = run(
+        """
+        import ctypes
+        preloaded = ctypes.CDLL(None)
+        memory = fake.host_memory(4096)
+        copy = fake.call("cuMemcpyDtoHAsync_v2", memory, 0x7000_0000, 8)
+        pin = fake.call("cuMemHostRegister_v2", memory, 4096)
+        unpin = fake.call("cuMemHostUnregister", memory)
+        asks = fake.call("cuEventQuery", 7, result=600)
+        answer = fake.call("cuEventQuery", 7)
+        with syncfree.detect_syncs() as report:
+            wait()  # the thread gets its log
+            preloaded.counted_allocations()
+            for _ in range(100):
+                wait()
+                copy(), wait()
+                pin(), unpin()
+                asks(), asks(), asks(), asks(), answer()
+            counted = preloaded.counted_allocations()
+            preloaded.count_allocations(True)
+            list(range(1000))
+            preloaded.count_allocations(False)
+            assert preloaded.counted_allocations() > 0, "nothing counts"
+        assert report.count >= 200, report
+        print(counted, fake.library.fake_driver_calls_inside())
+        """,
+        fake,
+        str(counter),
+    )
+    assert (done.returncode, done.stdout) == (0, "0 0\n"), done.stdout + done.stderr
 
 
 # Loading and falling back
@@ -118,6 +164,19 @@ def test_the_reason_for_a_lower_tier(
         pass
     assert report.tier == 2
     assert "tier 2" in report.note
+
+
+def test_a_python_whose_stacks_are_not_known(
+    fake: FakeCupti, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_gpu_calls(monkeypatch)
+    monkeypatch.setattr(syncfree._runtime, "can_walk_python_stack", lambda: False)
+    with pytest.raises(DetectorError, match="this version of Python is not known well enough"):
+        syncfree.detect_syncs(tier=3).__enter__()
+    with pytest.warns(SyncWarning, match="this version of Python"), syncfree.detect_syncs() as it:
+        pass
+    assert it.tier == 2
+    assert fake.library.fake_subscriptions() == 0
 
 
 def test_the_old_subscription_where_the_new_one_fails(fake: FakeCupti) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -171,6 +174,77 @@ def test_sixteen_threads(fake: FakeCupti) -> None:
         with syncfree.detect_syncs(threads="all") as report:
             fake.many("cuStreamSynchronize", 500, threads=16)
         assert (report.count, report.lost) == (8000, 0)
+
+
+def see(*_: object) -> Callable[..., Any]:
+    return see
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """As by a debugger, or by coverage on Python 3.10 and 3.11."""
+    former = sys.gettrace(), threading.gettrace()
+    sys.settrace(see)
+    threading.settrace(see)
+    try:
+        yield
+    finally:
+        sys.settrace(former[0])
+        threading.settrace(former[1])
+
+
+@contextmanager
+def profiled() -> Iterator[None]:
+    """As by `cProfile`."""
+    former = sys.getprofile(), threading.getprofile()
+    sys.setprofile(see)
+    threading.setprofile(see)
+    try:
+        yield
+    finally:
+        sys.setprofile(former[0])
+        threading.setprofile(former[1])
+
+
+@contextmanager
+def monitored() -> Iterator[None]:
+    """As by coverage from Python 3.12 on."""
+    monitoring = sys.monitoring
+    tool = next(each for each in range(6) if monitoring.get_tool(each) is None)
+    monitoring.use_tool_id(tool, "test")
+    monitoring.register_callback(tool, monitoring.events.LINE, see)
+    monitoring.set_events(tool, monitoring.events.LINE)
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, monitoring.events.NO_EVENTS)
+        monitoring.register_callback(tool, monitoring.events.LINE, None)
+        monitoring.free_tool_id(tool)
+
+
+SINCE_3_12 = pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="sys.monitoring is of Python 3.12"
+)
+
+
+@pytest.mark.parametrize("tool", [traced, profiled, pytest.param(monitored, marks=SINCE_3_12)])
+def test_sixteen_threads_that_a_tool_follows(
+    fake: FakeCupti, tool: Callable[[], AbstractContextManager[None]]
+) -> None:
+    wait = fake.call("cuStreamSynchronize")
+
+    def work() -> None:
+        for _ in range(500):
+            wait()  # waits
+
+    with syncfree.detect_syncs() as report, tool():
+        threads = [threading.Thread(target=work) for _ in range(15)]
+        for thread in threads:
+            thread.start()
+        work()
+        for thread in threads:
+            thread.join()
+    assert (found(report), report.lost) == ({"waits": ("sync", 16 * 500)}, 0)
 
 
 def test_more_threads_than_there_are_logs(fake: FakeCupti) -> None:

@@ -35,6 +35,11 @@ struct CallRecord {
   bool copy_was_recorded = false;    // it has a record of its own, the one before
   CallKind kind = CallKind::kNone;
   HostMemory host = HostMemory::kUnknown;
+
+  // It found the GPU busy, and returned when that work was done.
+  bool outlasted_gpu() const {
+    return pending_before != 0 && (pending_before & pending_after) == 0;
+  }
 };
 
 // A place in the program: Python frames, operators and what called the driver, innermost first.

@@ -154,7 +154,12 @@ bool DriverWatch::complete(ThreadLog& thread, CallRecord& record) {
       record.copy_driver_id = copy.driver_id;
       record.copy_runtime_id = copy.runtime_id;
       record.copy_was_recorded = copy.copy_was_recorded;
-      record.enter_ns -= copy.exit_ns - copy.enter_ns;  // the copy may have waited too
+      // The copy may have waited too. One to pageable memory does, and leaves nothing to wait for.
+      record.enter_ns -= copy.exit_ns - copy.enter_ns;
+      if (copy.outlasted_gpu()) {
+        record.pending_before = copy.pending_before;
+        record.pending_after = copy.pending_after;
+      }
       return true;
     }
     case CallKind::kCopy:

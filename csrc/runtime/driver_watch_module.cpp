@@ -192,7 +192,7 @@ void bind_driver_watch(py::module_& module) {
       .def_property_readonly("copy_was_recorded", field(&CallRecord::copy_was_recorded))
       .def_property_readonly("outlasted_gpu", [](const DriverCall& call) -> std::optional<bool> {
         if (call.record.pending_before == 0) return std::nullopt;
-        return (call.record.pending_before & call.record.pending_after) == 0;
+        return call.record.outlasted_gpu();
       });
 
   py::class_<PyWatch>(module, "DriverWatch", "Hears of the driver's calls through CUPTI.")

@@ -32,7 +32,7 @@ _MAY_WAIT = {
     "peer copy": "A copy between devices may wait.",
     "fill": "Filling host memory may wait.",
 }
-_OUTLASTED = "The GPU was busy when this began, and done when it returned: the host waited."
+OUTLASTED = "The GPU was busy when this began, and done when it returned: the host waited."
 
 # Not the cause of a wait but what everybody calls: CUDA itself, the C library, this library.
 _PASSED_OVER = ("libcuda.", "libcudart", "libcupti", "libc.", "libpthread", "_runtime.", "ld-linux")
@@ -73,7 +73,7 @@ class Judge:
         blocked = (call.exit_ns - call.enter_ns) / 1e3
         long = _LONG_US.get(call.kind, _LONG_US_BY_ITSELF)
         if verdict is Verdict.CONDITIONAL and call.outlasted_gpu and blocked >= long:
-            verdict, why = Verdict.SYNC, _OUTLASTED
+            verdict, why = Verdict.SYNC, OUTLASTED
         api = call.copy_api or call.runtime or call.api
         host = None if copy is None or copy.host not in ("pinned", "pageable") else copy.host
         is_copy = "copy" in call.kind or bool(call.copy_api)

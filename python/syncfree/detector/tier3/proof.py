@@ -7,8 +7,7 @@ has not. The kernel ends by itself, so that the program goes on.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,16 +16,18 @@ from syncfree.detector.findings import Event, Finding, Verdict
 from syncfree.detector.line_hooks import BeforeLines, Place
 from syncfree.detector.report import Report
 from syncfree.detector.session import session
+from syncfree.detector.tier3.judging import OUTLASTED
 from syncfree.detector.tier3.spin import Spin
 
 PROVEN, NOT_PROVEN = "proven", "not proven"
 _WHY = "Behind a spinning kernel it did not return before the GPU was done."
 
-# How often each line is tried, and for how long: longer where the host came too late to the call.
-_TRIES = 3
-_SHORTEST_MS, _LONGEST_MS = 50.0, 400.0
+# How often each line is tried and for how long: longer each time, as the host may come too late to
+# the call, and as a call that takes long by itself outlasts a short one.
+_TRIES_MS = (50.0, 100.0, 200.0)
 
-Site = tuple[Place, str]
+# A line, what it called, and whether that was only said to wait if the GPU was busy.
+Site = tuple[Place, str, bool]
 
 
 class Prover:
@@ -37,11 +38,15 @@ class Prover:
     """
 
     def __init__(self, findings: Iterable[Finding]) -> None:
-        self._sites = {_site_of(each.event) for each in findings}
-        self._left = Counter({place: _TRIES for place, _ in self._sites})
-        self._ms: dict[Place, float] = {}
+        counts: dict[Place, int] = {}
+        self._sites: set[Site] = set()
+        for each in findings:
+            site = _site_of(each.event)
+            self._sites.add(site)
+            counts[site[0]] = max(each.count, counts.get(site[0], 0))
+        self._left = {place: _tries(count) for place, count in counts.items()}
         self._answers: dict[Site, list[bool]] = {}
-        self._hooks = BeforeLines(self._left, self._before)
+        self._hooks = BeforeLines(counts, self._before)
 
     def __enter__(self) -> Prover:
         self._hooks.__enter__()
@@ -80,17 +85,22 @@ class Prover:
     def _before(self, place: Place) -> None:
         import torch
 
-        if not self._left[place] or not _ready():
+        if not _ready():
             return
-        self._left[place] -= 1
-        if place in self._ms and not any(site[0] == place for site in self._answers):
-            self._ms[place] = min(2 * self._ms[place], _LONGEST_MS)
-        milliseconds = self._ms.setdefault(place, _SHORTEST_MS)
+        milliseconds = next(self._left[place], None)  # several threads may come at once
+        if milliseconds is None:
+            return
         with _runtime.OwnCalls():
             Spin(torch.cuda.current_stream()).start(milliseconds)
         mark = getattr(session.tier, "note_scope", None)
         if mark is not None:
             mark()
+
+
+def _tries(count: int) -> Iterator[float]:
+    """Milliseconds of each try; what runs once or twice may have no later one that is longer."""
+    first = _TRIES_MS[max(0, len(_TRIES_MS) - count)]
+    return iter([max(first, each) for each in _TRIES_MS])
 
 
 def _ready() -> bool:
@@ -102,4 +112,5 @@ def _ready() -> bool:
 
 def _site_of(event: Event) -> Site:
     frame = event.stack[0]
-    return (frame.file, frame.line), event.api
+    may_wait = event.verdict is Verdict.CONDITIONAL or event.why == OUTLASTED
+    return (frame.file, frame.line), event.api, may_wait
