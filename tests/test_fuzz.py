@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import syncfree
+from drawing import examples
 from syncfree import functional as sf
 
 pytestmark = pytest.mark.fuzz
@@ -47,7 +48,9 @@ STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
         o["top_k"] > 1 and p.ndim == t.ndim
     ),
     r"the same shape, but got": lambda p, t, o: p.shape != t.shape,
-    r"low < high": lambda p, t, o: o["data_range"] == (1.0, 0.0),
+    r"images of a floating dtype": lambda p, t, o: not p.is_floating_point(),
+    r"`data_range` to be positive": lambda p, t, o: o["data_range"] == 0,
+    r"low < high": lambda p, t, o: o["data_range"] in ((1.0, 0.0), (0.7, 0.2)),
 }
 
 
@@ -232,3 +235,74 @@ def test_peak_signal_noise_ratio(data: st.DataObject, device: str) -> None:
     assume(preds.is_floating_point() or not is_huge(preds, target))
     theirs = tm_image.peak_signal_noise_ratio
     agree(sf.peak_signal_noise_ratio, theirs, preds, target, options, 1e-5)
+
+
+@st.composite
+def image_pairs(draw: st.DrawFn, device: str) -> tuple[Tensor, Tensor]:
+    """Mostly images and volumes, of one dtype; the second one mostly of the first one's shape."""
+    shape = draw(st.lists(st.integers(1, 3), min_size=2, max_size=2))
+    dims = draw(st.sampled_from([2, 2, 2, 2, 3, 1]))
+    shape += draw(st.lists(st.integers(7, 16), min_size=dims, max_size=dims))
+    other = list(shape)
+    if rarely(draw):
+        other[draw(st.integers(0, len(other) - 1))] += 1
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**20)))
+    scale = draw(st.sampled_from([1.0, 1.0, 200.0, 1e-3]))
+    dtype = torch.int64 if rarely(draw) else torch.float64
+    pair = [torch.rand(s, generator=generator, dtype=torch.float64) for s in (shape, other)]
+    preds, target = ((x * scale).to(dtype).to(device) for x in pair)
+    return preds, target
+
+
+def rarely(draw: Any) -> bool:
+    return bool(draw(st.integers(0, 9)) == 9)
+
+
+GOOD: dict[str, list[Any]] = {
+    "gaussian_kernel": [True, False],
+    "sigma": [0.3, 0.8],
+    "kernel_size": [3, 5],
+    "reduction": ["elementwise_mean", "sum", "none", None],
+    "data_range": [None, 1.0, 200.0, (0.2, 0.7)],
+    "k1": [0.01, 0.1],
+    "k2": [0.03, 0.1],
+}
+SCALES: dict[str, list[Any]] = {
+    "betas": [(1.0,), (0.4, 0.6)],
+    "normalize": ["relu", "simple", None],
+}
+BAD: dict[str, list[Any]] = {
+    "sigma": [1.5, 0.0, -1.0, (0.8, 0.3), (0.8, 0.3, 0.3), "wide"],
+    "kernel_size": [7, 4, 0, -3, (3, 5), (5, 3, 3), 3.0],
+    "reduction": ["mean"],
+    "data_range": [0.0, (0.7, 0.2), "1"],
+    "betas": [[0.4, 0.6], (1, 2)],
+    "normalize": ["mean"],
+}
+
+
+def draw_options(data: st.DataObject, good: Options) -> Options:
+    """At most one that may be wrong."""
+    options = {name: data.draw(st.sampled_from(values), name) for name, values in good.items()}
+    if data.draw(st.integers(0, 3), "spoil") == 3:
+        name = data.draw(st.sampled_from([name for name in BAD if name in good]), "which")
+        options[name] = data.draw(st.sampled_from(BAD[name]), name)
+    return options
+
+
+@examples(60)
+@given(data=st.data())
+def test_structural_similarity(data: st.DataObject, device: str) -> None:
+    preds, target = data.draw(image_pairs(device), "images")
+    ours, theirs = (module.structural_similarity_index_measure for module in (sf, tm_image))
+    agree(ours, theirs, preds, target, draw_options(data, GOOD), 2e-6)
+
+
+@examples(60)
+@given(data=st.data())
+def test_multiscale_structural_similarity(data: st.DataObject, device: str) -> None:
+    preds, target = data.draw(image_pairs(device), "images")
+    ours, theirs = (
+        module.multiscale_structural_similarity_index_measure for module in (sf, tm_image)
+    )
+    agree(ours, theirs, preds, target, draw_options(data, GOOD | SCALES), 2e-6)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
+import collection_cases
 from class_cases import CASES, ClassCase
 from processes import in_processes
 
@@ -38,6 +39,15 @@ def computing(metric: Metric) -> Callable[[], object]:
     def compute() -> object:
         metric._computed = None
         return metric.compute()
+
+    return compute
+
+
+def computing_all(collection: MetricCollection) -> Callable[[], object]:
+    def compute() -> object:
+        for metric in collection._modules.values():
+            metric._computed = None
+        return collection.compute()
 
     return compute
 
@@ -71,6 +81,31 @@ def test_no_host_waits(world: int, tmp_path: Path) -> None:
     if torch.cuda.device_count() < world:
         pytest.skip(f"fewer than {world} CUDA devices")
     in_processes(world, _no_host_waits, tmp_path, "nccl")
+
+
+def _collections_wait_as_little(rank: int, world: int) -> None:
+    """Ours with TorchMetrics' F1, precision and specificity: one reduction for them all."""
+    ours, theirs = collection_cases.make("multiclass", "cuda")
+    alone, _ = collection_cases.make("multiclass", "cuda")
+    for metric in alone._modules.values():
+        metric.sync_on_compute = metric._to_sync = False
+    for seed in range(3 * world):
+        batch = collection_cases.scores("cuda", seed)
+        alone.update(*batch)
+        if seed % world == rank:
+            ours.update(*batch)
+            theirs.update(*batch)
+    assert not waits(computing_all(ours))
+    assert waits(computing_all(theirs))
+    collection_cases.same(ours.compute(), alone.compute())
+    collection_cases.same(theirs.compute(), alone.compute())
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_collections_wait_as_little(world: int, tmp_path: Path) -> None:
+    if torch.cuda.device_count() < world:
+        pytest.skip(f"fewer than {world} CUDA devices")
+    in_processes(world, _collections_wait_as_little, tmp_path, "nccl")
 
 
 def _one_process_meets_a_bad_label(rank: int, world: int) -> None:
