@@ -30,7 +30,14 @@ configure_package_config_file(cmake/syncfreeConfig.cmake.in "${generated}/syncfr
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file("${generated}/syncfreeConfigVersion.cmake"
   VERSION ${SYNCFREE_VERSION} COMPATIBILITY SameMinorVersion)
-install(TARGETS syncfree_core EXPORT syncfreeTargets LIBRARY DESTINATION lib COMPONENT core NAMELINK_SKIP)
+# `-lsyncfree_core` looks for the name without a version: in a wheel, a line for the linker stands for the link.
+if(SYNCFREE_PYTHON)
+  set(namelink NAMELINK_SKIP)
+  file(CONFIGURE OUTPUT "${generated}/libsyncfree_core.so"
+    CONTENT "INPUT(libsyncfree_core.so.${SYNCFREE_INTERFACE_VERSION})\n")
+  install(FILES "${generated}/libsyncfree_core.so" DESTINATION lib COMPONENT core)
+endif()
+install(TARGETS syncfree_core EXPORT syncfreeTargets LIBRARY DESTINATION lib COMPONENT core ${namelink})
 install(EXPORT syncfreeTargets NAMESPACE syncfree:: DESTINATION ${package} COMPONENT core)
 install(FILES "${generated}/syncfreeConfig.cmake" "${generated}/syncfreeConfigVersion.cmake"
   DESTINATION ${package} COMPONENT core)

@@ -62,15 +62,22 @@ def check_comparison(printed: str) -> None:
 
 def test_no_block_is_left_out():
     assert len(blocks("cmake")) == 1
-    assert len(blocks("bash")) == 3
+    assert len(blocks("bash")) == 4
     assert len(PROGRAMS) == 3
     assert len(EXCERPTS) == 3
-    assert PAGE.count("```") == 2 * (1 + 3 + 3 + 3)
+    assert PAGE.count("```") == 2 * (1 + 4 + 3 + 3)
 
 
 def test_project_with_the_installed_package(shell, tmp_path):
     printed = shell(blocks("bash")[0], project(tmp_path / "compare"))
     check_comparison(printed.splitlines(keepends=True)[-1])
+
+
+def test_project_without_cmake(shell, tmp_path):
+    """One line for the compiler in a folder that holds nothing but the program."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "compare.cpp").write_text(PROGRAMS[0])
+    check_comparison(shell(blocks("bash")[1], tmp_path / "empty"))
 
 
 @pytest.mark.parametrize("program", PROGRAMS[1:], ids=["scratch", "threads"])
@@ -94,13 +101,13 @@ def test_excerpts_are_of_the_examples(excerpt):
 
 
 def test_configuration_of_the_libtorch_example(shell, tmp_path):
-    shell(blocks("bash")[2].replace("build/evaluation", str(tmp_path / "build")), ROOT)
+    shell(blocks("bash")[3].replace("build/evaluation", str(tmp_path / "build")), ROOT)
     assert (tmp_path / "build" / "CMakeCache.txt").exists()
 
 
 def test_installation_without_python(shell, tmp_path):
     """The page's commands, but without optimisation, and CUDA, which would take many minutes."""
-    lines = blocks("bash")[1]
+    lines = blocks("bash")[2]
     prefix, build = tmp_path / "prefix", tmp_path / "build"
     for old, new in [
         ("build/core", str(build)),
@@ -122,3 +129,9 @@ def test_installation_without_python(shell, tmp_path):
     lines = blocks("bash")[0].replace('syncfree_DIR="$(python -m syncfree --cmake-dir)"', "{}")
     printed = shell(lines.format(f'CMAKE_PREFIX_PATH="{elsewhere}"'), folder)
     check_comparison(printed.splitlines(keepends=True)[-1])
+
+    line = blocks("bash")[1]
+    for name, place in (("include", "include"), ("lib", "lib")):
+        line = line.replace(f"$(python -m syncfree --{name}-dir)", str(elsewhere / place))
+    assert "$(" not in line
+    check_comparison(shell(line, folder))

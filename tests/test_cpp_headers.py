@@ -116,15 +116,23 @@ def test_version_of_the_package(tmp_path):
         assert version.group(1) in done.stderr
 
 
-def test_folders_need_nothing_but_python():
+@pytest.mark.parametrize(
+    ("option", "file"),
+    [
+        ("--include-dir", "syncfree/c_api.h"),
+        ("--lib-dir", "libsyncfree_core.so"),
+        ("--cmake-dir", "syncfreeConfig.cmake"),
+    ],
+)
+def test_folders_need_nothing_but_python(option, file):
     code = (
         "import sys\n"
         "for name in ('torch', 'typer', 'rich', 'numpy'): sys.modules[name] = None\n"
-        "from syncfree.cli import main; sys.exit(main(['--include-dir']))"
+        f"from syncfree.cli import main; sys.exit(main(['{option}']))"
     )
     done = run(sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip(), "syncfree", "c_api.h").is_file()
+    assert Path(done.stdout.strip(), file).is_file()
 
 
 def test_folders_of_a_source_tree(tmp_path):

@@ -42,6 +42,27 @@ def test_restore_images_restores_the_same_on_any_number_of_processes():
     assert one[-2:] == two[-2:]
 
 
+@pytest.mark.parametrize(
+    ("work", "schedules"), [("restore", ["equal", "pixels"]), ("compare", ["pixels"])]
+)
+def test_scaling_is_measured(work, schedules, tmp_path):
+    """benchmarks/scaling.py, which is not an example, but is run like one."""
+    few = ("--pictures", 4, "--scale", 0.2, "--iterations", 2, "--seconds", 0.1)
+    file, plot = tmp_path / "new" / "scaling.json", tmp_path / "scaling.png"
+    run("../benchmarks/scaling.py", work, "--devices", "cpu", "--counts", 2, "--cores", 1,
+        "--schedules", ",".join(schedules), *few, "--json", file, "--plot", plot)  # fmt: skip
+    facts = json.loads(file.read_text())
+    first = facts["rows"][0]
+    assert [row["schedule"] for row in facts["rows"]] == schedules
+    for row in facts["rows"]:
+        assert row["images"] == first["images"] >= 4
+        assert [rank["device"] for rank in row["ranks"]] == ["cpu", "cpu"]
+        assert sum(rank["items"] for rank in row["ranks"]) == row["images"]
+        assert row["images_per_second"] == pytest.approx(row["images"] / row["seconds"])
+        assert row["speedup"] == pytest.approx(2 * first["seconds"] / row["seconds"])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
 def test_demo_compares_and_trains(tmp_path):
     shown = run("demo.py", "--keep", tmp_path, "--photographs", 3, "--quality", 90, 10,
                 "--epochs", 1)  # fmt: skip

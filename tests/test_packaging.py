@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -261,8 +262,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("syncfree-*.whl"))
 
 
-@pytest.mark.slow
-def test_wheel_in_an_empty_environment(wheel: Path, python: Path, tmp_path: Path) -> None:
+def install(python: Path, wheel: Path) -> None:
     borrow_packages(python)
     installed = run(
         python,
@@ -276,10 +276,35 @@ def test_wheel_in_an_empty_environment(wheel: Path, python: Path, tmp_path: Path
         wheel,
     )
     assert installed.returncode == 0, installed.stderr
+
+
+@pytest.mark.slow
+def test_wheel_in_an_empty_environment(wheel: Path, python: Path, tmp_path: Path) -> None:
+    install(python, wheel)
     result = run(python, "-c", SMOKE.format(root=str(ROOT)), cwd=tmp_path)
     assert result.stdout.startswith("works"), result.stderr
     info = run(python.parent / "syncfree", "info", "--json", cwd=tmp_path)
     assert json.loads(info.stdout)["syncfree"] == wheel.name.split("-")[1]
+
+
+@pytest.mark.slow
+def test_wheel_serves_cpp_programs(wheel: Path, python: Path, tmp_path: Path) -> None:
+    """The first program of docs/cpp.md, by CMake and by a line for the compiler."""
+    install(python, wheel)
+    page = (ROOT / "docs" / "cpp.md").read_text()
+    project, program, by_cmake, by_line = (
+        re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)[number]
+        for language, number in (("cmake", 0), ("cpp", 0), ("bash", 0), ("bash", 1))
+    )
+    search_path = f"{python.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for name, lines in (("cmake", by_cmake), ("line", by_line)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "CMakeLists.txt").write_text(project)
+        (folder / "compare.cpp").write_text(program)
+        done = run("bash", "-euc", lines, cwd=folder, env={"PATH": search_path})
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1].startswith("26.02 dB, SSIM 0."), done.stdout
 
 
 @pytest.mark.slow
@@ -293,6 +318,7 @@ def test_wheel_holds_what_it_should(wheel: Path) -> None:
         "syncfree/lib/libsyncfree_ops_cpu.so",
         f"syncfree/lib/lib{library_name(torch.__version__)}.so",
         "syncfree/lib/cmake/syncfree/syncfreeConfig.cmake",
+        "syncfree/lib/libsyncfree_core.so",
         "syncfree/include/syncfree/c_api.h",
         "syncfree/include/syncfree/version.h",
         "syncfree/include/syncfree/torch/ssim.h",

@@ -132,6 +132,31 @@ def processes_table(path: Path) -> str:
     return "\n".join(lines)
 
 
+def scaling_table(path: Path) -> str:
+    """What more GPUs gain; with the plot, if it lies beside the result."""
+    facts = json.loads(path.read_text())
+    limit = {"restore": "which its GPUs limit", "compare": "which decoding limits"}[facts["work"]]
+    folder = f"benchmarks/results/scaling/{path.stem}"
+    lines = [
+        f"**`benchmarks/scaling.py {facts['work']}`**, {limit}: {facts['gpu']}, "
+        f"{facts['cores_per_process']} cores each, torch {facts['versions']['torch']}, "
+        f"{facts['date']} ([{path.name}]({folder}.json))",
+        "",
+        "| GPUs | schedule | images/s | speed-up | efficiency | imbalance | GPUs idle |",
+        "|---" * 7 + "|",
+    ]
+    for row in facts["rows"]:
+        idle = sum(rank["idle_share"] for rank in row["ranks"]) / row["processes"]
+        lines.append(
+            f"| {row['processes']} | {row['schedule']} | {row['images_per_second']:.0f} "
+            f"| {row['speedup']:.2f} | {row['efficiency']:.0%} | {row['imbalance']:.1%} "
+            f"| {idle:.0%} |"
+        )
+    if path.with_suffix(".png").exists():
+        lines += ["", f"![Images per second by GPUs, and what each GPU did]({folder}.png)"]
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Rewrites or checks README.md."""
     readme = ROOT / "README.md"
@@ -140,6 +165,7 @@ def main() -> int:
     _, tail = rest.split(END)
     shown = [table(path) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
     shown += [processes_table(path) for path in sorted(RESULTS.glob("distributed/*.json"))]
+    shown += [scaling_table(path) for path in sorted(RESULTS.glob("scaling/*.json"), reverse=True)]
     tables = "\n\n".join(shown)
     updated = f"{head}{BEGIN}\n{tables}\n{END}{tail}"
     if "--check" in sys.argv[1:]:

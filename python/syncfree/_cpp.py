@@ -1,4 +1,4 @@
-"""Where the headers and the CMake package for C++ programs are.
+"""Where the headers, the library and the CMake package for C++ programs are.
 
 Standard library only: `python -m syncfree --cmake-dir` is called by other people's builds.
 """
@@ -31,6 +31,15 @@ def include_dir() -> Path:
         LibraryError: If this installation has no C++ part.
     """
     return _find("include/syncfree/c_api.h").parent.parent
+
+
+def lib_dir() -> Path:
+    """The folder of the library, for ``-L`` and the run path: what `syncfree --lib-dir` prints.
+
+    Raises:
+        LibraryError: If this installation has no C++ part.
+    """
+    return _find("lib/libsyncfree_core.so").parent
 
 
 def _find(name: str) -> Path:

@@ -12,9 +12,9 @@ _NEEDED = ("typer", "rich", "PIL", "numpy")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `syncfree` command and return its exit status.
 
-    `info`, `--cmake-dir` and `--include-dir` need the standard library only. Every other command
-    needs the `cli` extra; without it the message naming the `pip install` line goes to standard
-    error and the status is 2.
+    `info`, `--cmake-dir`, `--include-dir` and `--lib-dir` need the standard library only. Every
+    other command needs the `cli` extra; without it the message naming the `pip install` line goes
+    to standard error and the status is 2.
 
     Args:
         argv: the arguments after the program's name; default `sys.argv[1:]`.
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from syncfree._info import main as info
 
         return info(arguments[1:])
-    if arguments in (["--cmake-dir"], ["--include-dir"]):
+    if arguments in (["--cmake-dir"], ["--include-dir"], ["--lib-dir"]):
         return _print_folder(arguments[0])
     from syncfree.errors import MissingExtraError
 
@@ -46,11 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print_folder(option: str) -> int:
-    from syncfree._cpp import cmake_dir, include_dir
+    from syncfree._cpp import cmake_dir, include_dir, lib_dir
     from syncfree.errors import LibraryError
 
+    folders = {"--cmake-dir": cmake_dir, "--include-dir": include_dir, "--lib-dir": lib_dir}
     try:
-        print(cmake_dir() if option == "--cmake-dir" else include_dir())
+        print(folders[option]())
     except LibraryError as error:
         print(error, file=sys.stderr)
         return 2

@@ -39,11 +39,14 @@ def _commands(
     include_dir: Annotated[
         bool, typer.Option("--include-dir", help="Print the folder of the C++ headers.")
     ] = False,
+    lib_dir: Annotated[
+        bool, typer.Option("--lib-dir", help="Print the folder of libsyncfree_core.")
+    ] = False,
 ) -> None:
     """Metrics that never stall the GPU, and the tools around them."""
     # main() answers each alone, without this module; here they are for --help to list.
-    if cmake_dir or include_dir:
-        raise typer.BadParameter("--cmake-dir and --include-dir stand alone.")
+    if cmake_dir or include_dir or lib_dir:
+        raise typer.BadParameter("--cmake-dir, --include-dir and --lib-dir stand alone.")
 
 
 @app.command(

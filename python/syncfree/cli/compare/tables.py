@@ -27,6 +27,9 @@ _FORMATS = {"psnr": "{:.3f}", "ssim": "{:.5f}", "mae": "{:.4f}"}
 _SHOWN = 20
 _MOST_BARS = 16
 _PIPE_WIDTH = 100_000
+# The first batch of each process loads kernels and reserves memory, tenths of a second in which its
+# device idles: what rates and shares of a shorter run would be about.
+STEADY_SECONDS = 3.0
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -101,7 +104,11 @@ def print_comparison(console: Console, comparison: Comparison, *, show_all: bool
 
 
 def print_fleet(console: Console, fleet: FleetStatistics) -> None:
-    """Print what each process did with its time, and how well the work was spread."""
+    """Print what each process did with its time, and how well the work was spread.
+
+    Shares and speeds are left out of a run that was too short for them.
+    """
+    steady = fleet.seconds >= STEADY_SECONDS
     table = make_table(console)
     for column in ("rank", "device"):
         table.add_column(column, no_wrap=True)
@@ -116,18 +123,20 @@ def print_fleet(console: Console, fleet: FleetStatistics) -> None:
             str(report.items),
             f"{report.active_seconds:.2f}",
             f"{report.busy_seconds:.2f}",
-            f"{each.idle_share:.0%}",
-            f"{each.transfer_share:.0%}",
-            "-" if each.speed is None else f"{each.speed:.2f}",
-            _note(each),
+            f"{each.idle_share:.0%}" if steady else "-",
+            f"{each.transfer_share:.0%}" if steady else "-",
+            f"{each.speed:.2f}" if steady and each.speed is not None else "-",
+            _note(each) if steady or each.lost is not None else "",
         )
     console.print()
     console.print(table)
     again = f", {fleet.reissued} images handed out again" if fleet.reissued else ""
     restored = f", {fleet.restored} images from journals" if fleet.restored else ""
+    balance = f"imbalance {fleet.imbalance:.1%}, efficiency {fleet.efficiency:.1%}"
+    if not steady:
+        balance = f"{fleet.seconds:.2g} s are too short to judge speeds, shares and balance"
     console.print(
-        f"{fleet.schedule}: imbalance {fleet.imbalance:.1%}, efficiency {fleet.efficiency:.1%}, "
-        f"ready after {fleet.startup_seconds:.1f} s{again}{restored}"
+        f"{fleet.schedule}: {balance}, ready after {fleet.startup_seconds:.1f} s{again}{restored}"
     )
 
 
@@ -146,6 +155,11 @@ def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
         )
     console.print()
     console.print(table)
+    if any(point.seconds < STEADY_SECONDS for point in points):
+        console.print(
+            f"runs of less than {STEADY_SECONDS:g} s are mostly the processes' first batches, and "
+            "say little of scaling: compare more images"
+        )
 
 
 def print_problems(
@@ -201,9 +215,14 @@ def _throughput(comparison: Comparison) -> str:
     where = comparison.device_name
     if comparison.device != "cpu":
         where = f"{comparison.device} ({where})"
-    return (
+    done = (
         f"{count} image{'s' if count > 1 else ''}, {comparison.megapixels:.4g} megapixels "
-        f"in {comparison.seconds:.2f} s on {where}: {comparison.images_per_second:.3g} images/s, "
+        f"in {comparison.seconds:.2f} s on {where}"
+    )
+    if comparison.fleet is not None and comparison.seconds < STEADY_SECONDS:
+        return f"{done}, reading included"
+    return (
+        f"{done}: {comparison.images_per_second:.3g} images/s, "
         f"{comparison.megapixels_per_second:.3g} megapixels/s, reading included"
     )
 

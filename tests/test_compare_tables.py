@@ -1,0 +1,74 @@
+"""What `syncfree compare` shows of several processes: progress, and figures of runs long enough."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from syncfree.cli.compare import tables
+from syncfree.cli.compare.options import CompareOptions
+from syncfree.cli.compare.report import Comparison, ImageRow, ScalingPoint
+from syncfree.cli.compare.tables import (
+    FleetProgress,
+    print_comparison,
+    print_fleet,
+    print_scaling,
+)
+from syncfree.distributed.statistics import RankReport, compare_ranks
+
+
+@pytest.mark.parametrize(("seconds", "steady"), [(0.25, False), (2.99, False), (3.0, True)])
+def test_short_runs_show_no_rates(seconds, steady):
+    """Most of one is the first batches of its processes."""
+    reports = [
+        RankReport(rank, "cuda:0", "GPU", "host", 10, cost, seconds, seconds / 2, seconds / 8)
+        for rank, cost in enumerate((1.0, 0.5))
+    ]
+    comparison = Comparison(
+        reference="a",
+        test="b",
+        options=CompareOptions(metrics=("psnr",)),
+        device="cuda:0,cuda:1",
+        device_name="2 x GPU",
+        rows=[ImageRow("a.png", "a/a.png", "b/a.png", 100, 100, "rgb", 255.0, 30.0, 0.9, 1.0)],
+        problems=[],
+        seconds=seconds,
+        fleet=compare_ranks(reports, seconds, schedule="dynamic"),
+        scaling=(ScalingPoint(1, 8.0, 1, 1, 0), ScalingPoint(2, seconds, 1.5, 0.75, 0)),
+    )
+    console = Console(file=io.StringIO(), width=1000)
+    print_comparison(console, comparison, show_all=True)
+    print_fleet(console, comparison.fleet)
+    print_scaling(console, comparison.scaling)
+    shown = console.file.getvalue()
+    assert "1 image, 0.01 megapixels in" in shown
+    for figure in (
+        "images/s",
+        " 50% ",
+        " 25% ",
+        " 0.50 ",
+        "straggler: device",
+        "efficiency 100.0%",
+    ):
+        assert (figure in shown) == steady, figure
+    assert ("too short to judge" in shown) == (not steady)
+    assert ("say little of scaling" in shown) == (not steady)
+    # Without processes the one process's figure stays.
+    comparison.fleet = None
+    print_comparison(console, comparison, show_all=True)
+    assert "images/s" in console.file.getvalue()
+
+
+def test_progress_of_all_processes_and_of_each(monkeypatch):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr(tables, "make_console", lambda *, stderr: console)
+    with FleetProgress(total=4, world=2) as progress:
+        for rank in (0, 1, 1):
+            progress.advance(rank)
+    shown = re.sub(r"\x1b\[[\d;?]*\w", "", screen.getvalue())
+    bars = re.findall(r"(all|rank \d) .*? (\d)/4 ", shown)
+    assert bars[-3:] == [("all", "3"), ("rank 0", "1"), ("rank 1", "2")]
