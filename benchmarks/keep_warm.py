@@ -176,8 +176,13 @@ def decide(baselines: list[Run], warm: Run, host: Run) -> str:
     return f"yes, after gaps of {shown} s: {figures}; {cost}"
 
 
-def network(device: torch.device) -> Callable[[], torch.Tensor]:
-    """A call of a small network, which needs less of the GPU than of the host."""
+def network(device: torch.device | None = None) -> Callable[[], torch.Tensor]:
+    """A call of a small network, which needs less of the GPU than of the host.
+
+    Also for `syncfree bench idle-gap benchmarks/keep_warm.py:network --factory`.
+    """
+    if device is None:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, padding=1), nn.ReLU()]
     for _ in range(4):

@@ -245,6 +245,7 @@ Result cuStreamIsCapturing(void* handle, int* status) {
   return sticky;
 }
 Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  COUNT();
   const int before = capture_mode;
   capture_mode = *mode;
   *mode = before;
@@ -309,6 +310,7 @@ Result cuModuleGetFunction(void** out, void*, const char* name) {
 Result cuLaunchKernel(void* function, unsigned int, unsigned int, unsigned int, unsigned int,
                       unsigned int, unsigned int, unsigned int, void* on, void** arguments,
                       void**) {
+  COUNT();
   COUNT();
   Stream& of = stream(on);
   if (of.capturing) return 900;

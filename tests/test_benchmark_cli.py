@@ -30,6 +30,7 @@ from syncfree.benchmarking.suites import (
 from syncfree.benchmarking.suites.plot import plot_rows
 from syncfree.benchmarking.suites.runner import document, measure_workload, rows_of
 from syncfree.benchmarking.suites.scaling_plot import plot_scaling
+from syncfree.benchmarking.suites.text import lines_of
 from syncfree.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,12 +107,7 @@ def test_what_does_not_fit_is_named(small, monkeypatch, capsys) -> None:
 
 def test_readme_figures_reads_it(small) -> None:
     bench("--json", "result.json")
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        from readme_figures import table
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-    text = table(Path("result.json").absolute())
+    text = figures_tool().table(Path("result.json").absolute())
     assert "| sum 1000 |" in text
     assert "| Sum.update |" in text
 
@@ -193,6 +189,20 @@ def test_idle_gap(script, target: str, capsys: pytest.CaptureFixture[str]) -> No
     document = json.loads(Path("gaps.json").read_text())
     assert [each["gap"] for each in document["points"]] == [0.0, 0.001]
     assert Path("gaps.png").stat().st_size > 1000
+
+
+def test_idle_gap_of_the_projects_network(tmp_path: Path, monkeypatch) -> None:
+    """The command with which the figures of a small network are measured on a GPU."""
+    # On a GPU too busy for a gate it would ask tier 3, after which torch.profiler is blind.
+    monkeypatch.setattr("syncfree.benchmarking.torch_gpu.TorchGpu.waits_of", lambda *_: "")
+    target = f"{ROOT / 'benchmarks' / 'keep_warm.py'}:network"
+    file = tmp_path / "gaps.json"
+    arguments = ["--factory", "--gaps", "0.001", "--repeats", "1", "--json", str(file)]
+    assert main(["bench", "idle-gap", target, *arguments]) == 0
+    document = json.loads(file.read_text())
+    assert document["name"] == "call"
+    assert [each["gap"] for each in document["points"]] == [0.0, 0.001]
+    assert document["verdict"]["text"]
 
 
 def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,3 +348,123 @@ def test_readme_figures_command(tmp_path: Path) -> None:
     command = [sys.executable, ROOT / "tools" / "readme_figures.py", "--check"]
     assert subprocess.run(command, check=False).returncode == 0
     assert (ROOT / "README.md").read_text() == before
+
+
+def figures_tool():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import readme_figures
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    return readme_figures
+
+
+def gpu_row(**fields) -> dict:
+    """A row of a step of a class on a GPU, in a loop 15.4 us of the host and alone 79 us."""
+    row = {
+        "workload": "Accuracy.update",
+        "device": "cuda",
+        "contender": "syncfree",
+        "device_us": 10.2,
+        "host_us": 79.0,
+        "loop_us": 15.5,
+        "loop_host_us": 15.4,
+        "no_loop": "",
+        "share_of_floor": 0.02,
+        "times_ours": 1.0,
+        "extra_mib": 0.0,
+        "launches": 1.0,
+    }
+    return {**row, **fields}
+
+
+def test_the_printed_table_says_which_host_time_is_which() -> None:
+    alone = {"loop_us": None, "no_loop": "setup stands before each call"}
+    rows = [
+        gpu_row(),
+        gpu_row(contender="torchmetrics", times_ours=5.7, extra_mib=None),
+        gpu_row(workload="samplewise", loop_host_us=13.25, **alone),
+        gpu_row(workload="paused", loop_host_us=None, **alone),
+    ]
+    top, below, *lines = lines_of(rows)
+    looped, single = below.index("in a loop"), below.index("1 call")
+    assert top[: looped + len("in a loop")].endswith("host us")
+    assert top[: single + len("1 call")].endswith("host us")
+    figures = [line.split()[-7:] for line in lines[:4]]
+    assert [(each[1], each[2]) for each in figures] == [
+        ("15.4", "79.0"),
+        ("15.4", "79.0"),
+        ("13.2*", "79.0"),
+        ("-*", "79.0"),
+    ]
+    # The figure stands under its head.
+    assert lines[0][: looped + len("in a loop")].endswith("15.4")
+    assert lines[0][: single + len("1 call")].endswith("79.0")
+    assert lines[1].startswith(" ")  # the workload is named once
+    assert lines[4] == ""
+    assert any(line.startswith("host us in a loop: until a call among") for line in lines)
+    assert any(line.startswith("host us, 1 call: until a single call") for line in lines)
+    assert lines[-1] == "* setup stands before each call"
+
+
+def test_the_printed_table_of_a_cpu() -> None:
+    row = gpu_row(device="cpu", loop_us=None, loop_host_us=None, no_loop="on the CPU", launches=0)
+    *_, figures, legend = filter(None, lines_of([row]))
+    assert figures.split()[-7:] == ["10.2", "-", "-", "2.0%", "1.00", "0.0", "0"]
+    assert legend == "device us of the CPU: by its clock; the host's time is the same"
+
+
+def test_readme_figures_of_loops_and_regions(tmp_path: Path) -> None:
+    """Their ratios of device times would say nothing."""
+
+    def rows(name: str, times: dict[str, float]) -> list[dict]:
+        return [
+            {**gpu_row(workload=name, contender=each, loop_us=us, loop_host_us=us), "launches": 1}
+            for each, us in times.items()
+        ]
+
+    times = {"syncfree": 1100, "syncfree side stream": 1050, "syncfree no metrics": 1000}
+    found = rows("restoration loop of 8, 1x3x8x8 float32", {**times, "torchmetrics": 3000})
+    found += rows("100 timed regions", {"syncfree": 250, "torch.cuda.Event": 1100})
+    for row in found:
+        del row["launches"]
+    facts = {
+        "date": "2026-01-01",
+        "hardware": {"gpu": "GPU", "cpu": "CPU", "threads": "1"},
+        "versions": {"torch": "2", "torchmetrics": "1"},
+        "rows": found,
+    }
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(facts))
+    text = figures_tool().table(file)
+    assert "float32 | 1 ms | 100 µs (+10%) | 50 µs (+5%) | 2 ms (+200%) |" in text
+    assert "| to time a region | syncfree | torch.cuda.Event |" in text
+    assert "| host, in a loop | 2.5 µs | 11 µs |" in text
+    assert "torchmetrics / ours |\n|---|---|---|---|---|---|---|\n\n" in text  # none in the first
+
+
+def test_readme_figures_say_which_host_time_is_which(tmp_path: Path) -> None:
+    def table(*rows: dict) -> str:
+        facts = {
+            "date": "2026-01-01",
+            "hardware": {"gpu": "GPU", "cpu": "CPU", "threads": "1"},
+            "versions": {"torch": "2", "torchmetrics": "1"},
+            "rows": [each for row in rows for each in (row, {**row, "contender": "torchmetrics"})],
+        }
+        file = tmp_path / "result.json"
+        file.write_text(json.dumps(facts))
+        return figures_tool().table(file)
+
+    looped = table(gpu_row())
+    assert (
+        "| step of a class | host, in a loop | launches | torchmetrics: host, in a loop" in looped
+    )
+    assert "| Accuracy.update | 15.4 µs | 1 | 15.4 µs | 1 | 1.0x |" in looped
+    assert "`host, in a loop`: until a call among calls back to back" in looped
+    assert "1 call" not in looped
+    alone = table(gpu_row(loop_us=None, loop_host_us=None))
+    assert "| Accuracy.update | 79 µs (1 call) | 1 | 79 µs (1 call) | 1 | 1.0x |" in alone
+    assert "`(1 call)`: a single call" in alone
+    on_cpu = gpu_row(device="cpu", loop_host_us=None)
+    on_cpu["device_us"] = on_cpu["host_us"]
+    assert "1 call" not in table(on_cpu)

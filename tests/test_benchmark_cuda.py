@@ -15,6 +15,7 @@ import torch
 import syncfree
 from syncfree import _runtime
 from syncfree.benchmarking import idle_gap
+from syncfree.benchmarking.cuda import SETUP_BETWEEN
 from syncfree.benchmarking.peaks import arithmetic_rate, read_bandwidth
 from syncfree.benchmarking.suites import accuracy
 from syncfree.benchmarking.suites.runner import measure_workload, rows_of
@@ -209,6 +210,9 @@ def test_setup_is_not_timed() -> None:
     def check() -> None:
         found = syncfree.benchmark(spin, setup=setup, max_seconds=3)
         assert found.device_us == pytest.approx(100, rel=0.05)
+        assert found.loop_us is None
+        assert found.no_loop == SETUP_BETWEEN
+        assert 0 < found.loop_host_us < 1000  # without what the set-up costs the GPU
 
     undisturbed(check)
 

@@ -57,6 +57,9 @@ class ScriptedProbe:
         self.count += 1
         return Sample(us, us / 10, self._mhz(self.count - 1))
 
+    def why_no_loop(self) -> str:
+        return ""
+
     def loop(self) -> Loop | None:
         return Loop(us=70.0, host_us=8.0)
 

@@ -8,7 +8,7 @@ import torch
 from simulated_gpu import SimulatedGpu
 from syncfree.benchmarking.api import measure
 from syncfree.benchmarking.backend import Work
-from syncfree.benchmarking.cuda import GATE_OPENED, LONGEST_GATE_US, CudaBackend
+from syncfree.benchmarking.cuda import GATE_OPENED, LONGEST_GATE_US, SETUP_BETWEEN, CudaBackend
 from syncfree.benchmarking.engine import Plan, run
 from syncfree.benchmarking.result import Result, result_of
 
@@ -80,10 +80,32 @@ def test_a_single_call_costs_the_host_more_than_one_of_many(gpu: SimulatedGpu) -
     assert "back to back, 31 us a single call" in str(found)
 
 
-def test_no_loop_where_something_stands_before_each_call(gpu: SimulatedGpu) -> None:
-    found = measured(gpu, lambda: gpu.kernel(9.0), setup=lambda: None)
+def test_a_loop_with_setup_has_the_hosts_time_of_the_calls_alone(gpu: SimulatedGpu) -> None:
+    last = [-1.0]
+
+    def setup() -> None:
+        gpu.host(70.0)
+        gpu.kernel(30.0)
+        last[0] = gpu.now()
+
+    def call() -> None:
+        gpu.host(6.0 if gpu.now() - last[0] < 1e-9 else 30.0)
+        gpu.kernel(9.0)
+
+    found = measured(gpu, call, setup=setup)
+    assert found.host_us == pytest.approx(31, abs=0.2)
+    assert found.loop_host_us == pytest.approx(7)
+    assert found.loop_us is None
+    assert found.no_loop == SETUP_BETWEEN
+    assert found.verdict.kind == "launch-bound"  # of single calls, for lack of both of a loop
+
+
+@pytest.mark.parametrize("mode", ["burst", "idle_gap"])
+def test_no_loop_where_the_mode_pauses(gpu: SimulatedGpu, mode) -> None:
+    found = measured(gpu, lambda: gpu.kernel(9.0), Plan(mode, gap=0.01, max_seconds=1))
     assert found.loop_us is None
     assert found.loop_host_us is None
+    assert found.no_loop == f"mode '{mode}' pauses between calls"
     assert found.steady_host_us == found.host_us
 
 

@@ -30,6 +30,7 @@ def made(**fields) -> Result:
         "plain_us": 550.0,
         "loop_us": None,
         "loop_host_us": None,
+        "no_loop": "",
         "samples_us": (89.0, 89.5, 90.0, 90.9, 92.0),
         "discards": {"hardware thermal slowdown": 2},
         "megahertz": 1975.0,
@@ -65,8 +66,8 @@ def test_a_call_that_does_nothing() -> None:
 def test_text() -> None:
     assert str(made(stopped="time limit")) == (
         "step: 90 us (+-1.00%, n = 5, MAD 0.7 us)\n"
-        "  GPU events behind a gate, L2 flushed, mode steady, on simulated GPU; host 520 us, "
-        "without the gate 550 us, memory 3 MiB\n"
+        "  GPU events behind a gate, L2 flushed, mode steady, on simulated GPU; host 520 us a "
+        "single call, without the gate 550 us, memory 3 MiB\n"
         "  1975 MHz, 412 W, 51 C, held down by software power cap\n"
         "  launch-bound: the host takes 520 us to enqueue 90 us of GPU work, so a call takes "
         "550 us: capture a graph (graph=True) or fuse\n"
@@ -76,16 +77,39 @@ def test_text() -> None:
     )
 
 
+def test_the_host_figures_say_which_they_are() -> None:
+    looped = made(host_us=79.0, loop_us=19.0, loop_host_us=15.4)
+    assert "host 15.4 us of 19 us back to back, 79 us a single call" in str(looped)
+    alone = made(host_us=79.0, loop_host_us=15.4, no_loop="setup stands before each call")
+    assert "host 15.4 us back to back, 79 us a single call" in str(alone)
+    assert "\n  no GPU time back to back: setup stands before each call\n" in str(alone)
+    cpu = made(kind="cpu", gated=False, no_loop="on the CPU")
+    assert "host 520 us," in str(cpu)
+    assert "back to back" not in str(cpu)
+
+
+def test_the_verdict_never_mixes_a_loop_with_single_calls() -> None:
+    calls = {"device_us": 17.0, "host_us": 45.0, "plain_us": 20.0, "loop_host_us": 16.0}
+    assert made(**calls).verdict.kind == "gpu-bound"  # the GPU had the call's work in 20 us
+    assert made(**calls, loop_us=21.0).verdict.kind == "launch-bound"
+
+
 def test_table_and_plot(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    both = Comparison({"a": made(name="a"), "b": made(name="b", device_us=180.0)})
+    calls = {"host_us": 79.0, "loop_us": 19.0, "loop_host_us": 15.4}
+    plain = made(name="a", no_loop="a setup is between")
+    both = Comparison({"a": plain, "b": made(name="b", device_us=180.0, **calls)})
     table = both.table()
     assert table.row_count == 2
     Console(width=200).print(table)
     shown = capsys.readouterr().out
     for text in ("90 us", "2.00", "1975", "25%", "launch-bound", "2 discarded", "a note"):
         assert text in shown, text
+    for text in ("15.4 us", "a: a setup is between; a single call takes the host 520 us"):
+        assert text in shown, text
+    assert "host in a loop: until a call among calls back to back returned" in shown
+    assert "79 us" not in shown  # of a single call: not beside the loop's, which it looks like
     assert made().table().row_count == 1
     for file in ("plot.svg", "plot.png"):
         both.plot(tmp_path / file)

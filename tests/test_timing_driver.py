@@ -188,6 +188,33 @@ def test_nothing_is_made_after_the_start(fake: FakeDriver) -> None:
     assert total >= count * 0.99
 
 
+def test_what_a_region_asks_of_the_driver(fake: FakeDriver) -> None:
+    """Two records, whether it is captured, and later two times; what is beyond is rare."""
+    names = ("EventRecord", "StreamIsCapturing", "EventElapsedTime", "EventQuery")
+    rare, never = ("ThreadExchangeStreamCaptureMode",), ("LaunchKernel", "EventSynchronize")
+    timer = fake.timer()
+    timer.prepare(0)
+    for _ in range(100):
+        run(timer, fake, 1)
+        fake.let_pass(1)
+
+    def calls() -> list[int]:
+        return [fake.calls(f"cu{name}") for name in (*names, *rare, *never)]
+
+    before, regions = calls(), 6400
+    for _ in range(regions):
+        with timer.region("r"):
+            fake.work(1)
+        fake.let_pass(1)
+    spent = [(b - a) / regions for a, b in zip(before, calls(), strict=True)]
+    assert spent[:2] == [2, 1]
+    assert 1.9 <= spent[2] <= 2.1
+    assert spent[3] <= 0.1
+    assert spent[4] <= 0.3
+    assert spent[5:] == [0, 0]
+    assert timer.counts()["dropped"] == 0
+
+
 def test_events_serve_the_next_timer(fake: FakeDriver) -> None:
     for _ in range(20):
         timer = fake.timer(stamp_every=1)

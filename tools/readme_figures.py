@@ -12,6 +12,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+LOOPS = "restoration loop"
+TIMED = " timed regions"
+HOST = "host, in a loop"
+SINGLE = " (1 call)"
+ABOUT_HOST = (
+    f"`{HOST}`: until a call among calls back to back has returned, which is what a loop pays for "
+    "it."
+)
+ABOUT_SINGLE = (
+    f"`{SINGLE.strip()}`: a single call, as there is no figure in a loop. The GPU was drained and "
+    "its L2 cache flushed before it, and the host takes several times as long for it."
+)
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 
 
@@ -24,6 +36,20 @@ def host_us(row: dict) -> float:
     """Of a call back to back; of a single one where that is all that was measured."""
     looped = row.get("loop_host_us")
     return row["host_us"] if looped is None else looped
+
+
+def host_text(row: dict) -> str:
+    """With a mark where it is not of a loop."""
+    # Files from before there was `loop_host_us` hold a loop's figure as `host_us`.
+    single = row["device"] == "cuda" and row.get("loop_host_us", 0) is None
+    return time_text(host_us(row)) + (SINGLE if single else "")
+
+
+def with_legend(lines: list[str]) -> list[str]:
+    """The tables' lines, and what their host times are."""
+    text = "\n".join(lines)
+    legend = [about for mark, about in ((HOST, ABOUT_HOST), (SINGLE, ABOUT_SINGLE)) if mark in text]
+    return [*lines, "", " ".join(legend)] if legend else lines
 
 
 def ratio_text(row: dict | None) -> str:
@@ -42,7 +68,7 @@ def table(path: Path) -> str:
         f"{facts['date']} ([{path.name}](benchmarks/results/{path.name}))",
         "",
         # A CPU's caches hold the inputs, and its host time is its time.
-        f"| work | syncfree {'| share of read floor | host ' if gpu else ''}"
+        f"| work | syncfree {f'| share of read floor | {HOST} ' if gpu else ''}"
         "| best peer | peer / ours | torchmetrics / ours |",
         "|---" * (7 if gpu else 5) + "|",
     ]
@@ -52,20 +78,65 @@ def table(path: Path) -> str:
             by_workload.setdefault(row["workload"], []).append(row)
     layouts = {name: by_workload.pop(name) for name in list(by_workload) if "layouts: " in name}
     steps = {name: rows for name, rows in by_workload.items() if "launches" in rows[0]}
+    loops = {name: rows for name, rows in by_workload.items() if name.startswith(LOOPS)}
+    regions = {name: rows for name, rows in by_workload.items() if name.endswith(TIMED)}
     for name, rows in by_workload.items():
-        if name in steps:
+        if name in steps or name in loops or name in regions:
             continue
         ours = next(r for r in rows if r["contender"] == "syncfree")
         peers = [r for r in rows if not r["contender"].startswith("syncfree")]
         best = min(peers, key=lambda r: r["device_us"], default=None)
         theirs = next((r for r in peers if r["contender"] == "torchmetrics"), None)
         peer = f"{best['contender']} {time_text(best['device_us'])}" if best else "none runs it"
-        on_gpu = f"| {ours['share_of_floor']:.0%} | {time_text(host_us(ours))} " if gpu else ""
+        on_gpu = f"| {ours['share_of_floor']:.0%} | {host_text(ours)} " if gpu else ""
         lines.append(
             f"| {name} | {time_text(ours['device_us'])} {on_gpu}| {peer} "
             f"| {ratio_text(best)} | {ratio_text(theirs)} |"
         )
-    return "\n".join([*lines, *step_table(steps, gpu), *layout_table(layouts)])
+    lines = [*lines, *step_table(steps, gpu), *region_table(regions)]
+    lines += loop_table(loops)
+    return "\n".join([*with_legend(lines), *layout_table(layouts)])
+
+
+def region_table(regions: dict[str, list[dict]]) -> list[str]:
+    """What timing a region costs the host; the events cost the GPU the same, whoever records."""
+    lines = []
+    for name, rows in regions.items():
+        heads = ["to time a region", *(row["contender"] for row in rows)]
+        count = int(name.removesuffix(TIMED))
+        cells = [time_text(host_us(row) / count) for row in rows]
+        lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        lines.append(f"| {HOST} | {' | '.join(cells)} |")
+    return lines
+
+
+def loop_table(loops: dict[str, list[dict]]) -> list[str]:
+    """What evaluation adds to a loop that does something else."""
+    if not loops:
+        return []
+    keys = ("syncfree no metrics", "syncfree", "syncfree side stream", "torchmetrics")
+    heads = ("work", "no metrics", "syncfree adds", "on its own stream", "torchmetrics adds")
+    lines = ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, rows in loops.items():
+        found = {row["contender"]: row for row in rows}
+        bare, *rest = (found.get(key) for key in keys)
+        cells = [added_text(row, bare) for row in rest]
+        lines.append(f"| {name} | {time_text(whole_us(bare))} | {' | '.join(cells)} |")
+    return lines
+
+
+def whole_us(row: dict) -> float:
+    """A call until all is done: among calls back to back, as a program runs."""
+    looped = row.get("loop_us")
+    return row["device_us"] if looped is None else looped
+
+
+def added_text(row: dict | None, bare: dict) -> str:
+    """What a contender takes more than the loop alone."""
+    if row is None:
+        return "-"
+    more = whole_us(row) - whole_us(bare)
+    return f"{time_text(max(more, 0.0))} ({more / whole_us(bare):+.0%})"
 
 
 def layout_table(layouts: dict[str, list[dict]]) -> list[str]:
@@ -86,7 +157,7 @@ def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
     steps = {name: rows for name, rows in steps.items() if ".update" in name or ".forward" in name}
     if not steps:
         return []
-    columns = ["host", "launches"] if gpu else ["time"]
+    columns = [HOST, "launches"] if gpu else ["time"]
     heads = ["step of a class", *columns, f"torchmetrics: {columns[0]}", *columns[1:]]
     lines = ["", f"| {' | '.join(heads)} | theirs / ours |", "|---" * (len(heads) + 1) + "|"]
     for name, rows in steps.items():
@@ -96,7 +167,7 @@ def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
         )
         cells = []
         for row in (ours, theirs):
-            cells += [time_text(host_us(row)), *([f"{row['launches']:g}"] if gpu else [])]
+            cells += [host_text(row), *([f"{row['launches']:g}"] if gpu else [])]
         ratio = host_us(theirs) / host_us(ours)
         lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f}x |")
     return lines

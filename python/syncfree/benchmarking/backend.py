@@ -91,8 +91,11 @@ class Probe(Protocol):
             pause: Seconds of idleness right before, after everything that is not timed.
         """
 
+    def why_no_loop(self) -> str:
+        """Empty if calls back to back can be timed until all are done, otherwise the reason."""
+
     def loop(self) -> Loop | None:
-        """Times calls back to back; None where each needs something done before it."""
+        """Times calls back to back; None where the samples are such already."""
 
     def extra_bytes(self) -> int | None:
         """Most memory that one call takes beyond what was there; None where that is unknown."""

@@ -80,6 +80,10 @@ class CpuProbe:
         us = (self._clock.now() - begin) * 1e6 / calls
         return Sample(us, us)
 
+    def why_no_loop(self) -> str:
+        """Nothing is queued: a call is done when it returns."""
+        return "on the CPU the samples are of calls back to back already"
+
     def loop(self) -> Loop | None:
         """None: samples are of calls back to back already."""
         return None

@@ -49,7 +49,8 @@ class Run:
         samples: All of them, in order.
         sifted: Those that count.
         plain: Without a gate, beside gated ones.
-        loops: Calls back to back, where nothing stands between calls.
+        loops: Calls back to back.
+        no_loop: Why there are none, or why only the host's time of them is known.
         warm_up: Samples before those that count.
         first_call_s: Duration of the first calls, with loading and compilation.
         stopped: Why there are no more samples.
@@ -64,6 +65,7 @@ class Run:
     sifted: Sifted = field(default_factory=lambda: Sifted([]))
     plain: list[Sample] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
+    no_loop: str = ""
     warm_up: list[Sample] = field(default_factory=list)
     first_call_s: float = 0.0
     stopped: str = ""
@@ -107,6 +109,9 @@ def run(
             each.plain = [take(each, gated=False) for _ in range(PLAIN_SAMPLES)]
     if plan.mode == "steady":
         _loop(runs)
+    else:
+        for each in runs.values():
+            each.no_loop = f"mode {plan.mode!r} pauses between calls"
     for each in runs.values():
         each.extra_bytes = each.probe.extra_bytes()
     return runs
@@ -171,6 +176,8 @@ def _measure(
 
 
 def _loop(runs: Mapping[str, Run]) -> None:
+    for each in runs.values():
+        each.no_loop = each.probe.why_no_loop()
     for _ in range(LOOPS):
         for each in runs.values():
             found = each.probe.loop()

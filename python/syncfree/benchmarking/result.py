@@ -36,11 +36,14 @@ class Result:
         device_us: Median time of a call.
         interval_us: 95 % interval of that median; None below six samples.
         mad_us: Median absolute deviation.
-        host_us: Median time until the call, a single one, returned to the host.
+        host_us: Median time until the call, a single one with the GPU drained before it, returned
+            to the host. In a loop a call costs a fraction of it: see ``loop_host_us``.
         plain_us: Median without the gate, for gated ones.
         loop_us: Median time of a call among calls back to back, until all of them are done; None on
             the CPU, in other modes than ``"steady"``, and with ``setup``.
-        loop_host_us: Median time until such a call returned to the host.
+        loop_host_us: Median time until such a call returned to the host, that of ``setup`` left
+            out; None on the CPU and in other modes than ``"steady"``.
+        no_loop: Why ``loop_us`` is None; empty where it is not.
         samples_us: Every time that counts, in order.
         discards: How many do not, by reason.
         megahertz: Median clock of the GPU's multiprocessors; None where it is unknown.
@@ -70,6 +73,7 @@ class Result:
     plain_us: float | None
     loop_us: float | None
     loop_host_us: float | None
+    no_loop: str
     samples_us: tuple[float, ...]
     discards: dict[str, int]
     megahertz: float | None
@@ -105,11 +109,13 @@ class Result:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the function."""
+        # Both of a loop or both of single calls: the one beside the other would mean nothing.
+        looped = self.loop_us is not None
         return judge(
             kind=self.kind,
             device_us=self.device_us,
-            host_us=self.steady_host_us,
-            plain_us=self.plain_us if self.loop_us is None else self.loop_us,
+            host_us=self.steady_host_us if looped else self.host_us,
+            plain_us=self.loop_us if looped else self.plain_us,
             not_gateable=self.not_gateable,
             memory_share=self.memory_share,
             compute_share=self.compute_share,
@@ -268,8 +274,9 @@ def result_of(
         mad_us=mad(times),
         host_us=median([each.host_us for each in kept]),
         plain_us=median([each.us for each in run.plain]) if run.plain else None,
-        loop_us=median([each.us for each in run.loops]) if run.loops else None,
-        loop_host_us=median([each.host_us for each in run.loops]) if run.loops else None,
+        loop_us=_median([each.us for each in run.loops]),
+        loop_host_us=_median([each.host_us for each in run.loops]),
+        no_loop=run.no_loop,
         samples_us=times,
         discards=dict(run.sifted.discards),
         megahertz=_median(stamps) or _median([each.megahertz for each in readings]),

@@ -33,9 +33,9 @@ class Loop:
     """Calls back to back.
 
     Args:
-        us: Microseconds a call until all of them are done.
-        host_us: Microseconds a call until the last one returned to the host.
+        us: Microseconds a call until all of them are done; None if that held other work too.
+        host_us: Microseconds until a call returned to the host.
     """
 
-    us: float
+    us: float | None
     host_us: float

@@ -9,10 +9,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from syncfree.benchmarking.text import IN_A_LOOP
 from syncfree.benchmarking.verdict import time_text
 
 if TYPE_CHECKING:
     from syncfree.benchmarking.result import Result
+HEADS = ("median", "95 %", "n", "ratio", "host in\na loop", "MHz", "peak", "MiB")
 
 
 def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
@@ -25,7 +27,7 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
         title_justify="left",
     )
     table.add_column("", overflow="fold", min_width=12)
-    for name in ("median", "95 %", "n", "ratio", "host", "MHz", "peak", "MiB"):
+    for name in HEADS:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bound by", overflow="fold")
     first = next(iter(results.values())).device_us
@@ -38,7 +40,7 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
             "-" if width is None else f"+-{width:.1%}",
             str(each.n),
             f"{each.device_us / first:.2f}" if first else "-",
-            time_text(each.steady_host_us),
+            "-" if each.loop_host_us is None else time_text(each.loop_host_us),
             "-" if each.megahertz is None else f"{each.megahertz:.0f}",
             "-" if share is None else f"{share:.0%}",
             "-" if each.extra_bytes is None else f"{each.extra_bytes / 2**20:.1f}",
@@ -50,10 +52,17 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
         for note in (
             each.verdict.text,
             *(f"{count} discarded, {reason}" for reason, count in each.discards.items()),
+            *(
+                [f"{each.no_loop}; a single call takes the host {time_text(each.host_us)}"]
+                if each.kind == "cuda" and each.no_loop
+                else []
+            ),
             *(["stopped by the time limit"] if each.stopped == "time limit" else []),
             *each.notes,
         )
     ]
+    if any(each.kind == "cuda" for each in results.values()):
+        notes.append(f"host in a loop: {IN_A_LOOP}")
     table.caption = Text("\n".join(notes), style="default")
     table.caption_justify = "left"
     return table

@@ -9,6 +9,12 @@ from syncfree.benchmarking.verdict import time_text
 if TYPE_CHECKING:
     from syncfree.benchmarking.result import Result
 
+IN_A_LOOP = "until a call among calls back to back returned: what a loop pays for each"
+SINGLE = (
+    "until a single call returned, before which the GPU was drained and, unless kept, its L2 cache "
+    "flushed; several times as much, as the host's caches and clocks forget too"
+)
+
 
 def as_text(result: Result) -> str:
     """The figures of one function, how they were taken, and what bounds it."""
@@ -49,14 +55,21 @@ def surroundings_text(result: Result) -> str:
     return ", ".join(parts)
 
 
+def host_text(result: Result) -> str:
+    """Of a call back to back as far as that is known, and of a single one."""
+    single = time_text(result.host_us)
+    if result.kind == "cpu":
+        return single
+    if result.loop_host_us is None:
+        return f"{single} a single call"
+    whole = "" if result.loop_us is None else f" of {time_text(result.loop_us)}"
+    return f"{time_text(result.loop_host_us)}{whole} back to back, {single} a single call"
+
+
 def _lines(result: Result) -> list[str]:
     lines = [
-        f"{manner_text(result)}, mode {result.mode}, on {result.device}; "
-        f"host {time_text(result.steady_host_us)}"
+        f"{manner_text(result)}, mode {result.mode}, on {result.device}; host {host_text(result)}"
     ]
-    if result.loop_us is not None:
-        single = time_text(result.host_us)
-        lines[0] += f" of {time_text(result.loop_us)} back to back, {single} a single call"
     if result.plain_us is not None:
         lines[0] += f", without the gate {time_text(result.plain_us)}"
     if result.extra_bytes is not None:
@@ -67,6 +80,8 @@ def _lines(result: Result) -> list[str]:
     lines.append(str(result.verdict))
     if result.not_gateable and result.verdict.kind != "waits":
         lines.append(f"not gateable: {result.not_gateable}")
+    if result.no_loop and result.kind == "cuda":
+        lines.append(f"no GPU time back to back: {result.no_loop}")
     lines += [f"discarded: {count}, {reason}" for reason, count in result.discards.items()]
     if result.stopped == "time limit":
         lines.append("stopped by the time limit, before the precision asked for")

@@ -11,12 +11,13 @@ from syncfree.benchmarking.plot import new_figure, save
 OURS = "syncfree"
 # Of `scaling`, which has a plot of its own.
 NOT_BARS = "scaling: "
+TIMED = " timed regions"  # which put the same events on the GPU, whoever times
 
 
 def plot_rows(document: Mapping[str, Any], file: Path) -> None:
     """Bars of time over ours, a group a workload, with the median's interval where it is known.
 
-    Steps of classes cost the host and not the GPU, so theirs are host times.
+    Steps of classes and timed regions cost the host and not the GPU, so theirs are host times.
 
     Args:
         document: A result file.
@@ -36,7 +37,7 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
     place, ticks = 0.0, []
     for name, rows in by_workload.items():
         key = "device_us"
-        if "launches" in rows[0]:
+        if "launches" in rows[0] or name.endswith(TIMED):
             looped = all(row.get("loop_host_us") is not None for row in rows)
             key = "loop_host_us" if looped else "host_us"
         ours = next(row[key] for row in rows if row["contender"] == OURS)

@@ -71,6 +71,7 @@ def _row(workload: Workload, name: str, result: Result, floor_us: float, ours_us
         "plain_us": result.plain_us,
         "loop_us": result.loop_us,
         "loop_host_us": result.loop_host_us,
+        "no_loop": result.no_loop,
         "samples": result.n,
         "stopped": result.stopped,
         "discards": result.discards,

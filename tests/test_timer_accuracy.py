@@ -1,0 +1,40 @@
+"""The comparison of the timer with CUPTI: how it judges, on figures that are made up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from timer_accuracy import compared, table
+
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "timer_accuracy.py"
+
+
+def test_two_microseconds_or_two_percent() -> None:
+    short = compared([3.9, 4.1, 5.0], [2.0, 2.0, 2.0])
+    assert (short.kernel_us, short.region_us, short.n) == (2.0, 4.1, 3)
+    assert short.worst_us == pytest.approx(3.0)
+    assert short.beyond == 2
+    long = compared([10_190.0, 10_210.0, 9_700.0], [10_000.0] * 3)
+    assert long.worst_us == pytest.approx(-300.0)
+    assert long.beyond == 2
+    shown = table([short, long], 1.5)
+    assert "2 of 3" in shown
+    assert "-300.00" in shown
+    assert shown.endswith("a region with nothing in it: 1.50 us")
+
+
+def test_a_kernel_too_few_is_no_comparison() -> None:
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        compared([1.0, 2.0], [1.0])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_needs_a_gpu() -> None:
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "this needs a GPU" in done.stderr
