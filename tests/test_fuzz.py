@@ -42,7 +42,10 @@ Options = dict[str, Any]
 STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
     r"Detected the following values in `target`": lambda p, t, o: has_bad_labels(t, o),
     r"Detected the following values in `preds`": lambda p, t, o: has_bad_labels(p, o),
-    r"Expected a tensor of": lambda p, t, o: p.is_complex() or t.is_complex(),
+    r"to be a tensor of": lambda p, t, o: p.is_complex() or t.is_complex(),
+    r"If `target` is one-hot, pass": lambda p, t, o: (
+        p.is_floating_point() and p.ndim > 1 and p.shape[1] == o["num_classes"]
+    ),
     r"`top_k` to be an integer larger": lambda p, t, o: o["top_k"] < 1,
     r"with a score for each class where `top_k`": lambda p, t, o: (
         o["top_k"] > 1 and p.ndim == t.ndim

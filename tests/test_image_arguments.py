@@ -276,11 +276,13 @@ def test_meta_refuses_the_same_dtypes(
     call: Callable[[Tensor, Tensor], object], dtype: torch.dtype
 ) -> None:
     good = torch.ones(1, 1, 16, 16)
-    for real in ((good.to(dtype), good), (good, good.to(dtype))):
+    names = ("num", "denom") if call is sf.safe_divide else ("preds", "target")
+    pairs = (good.to(dtype), good), (good, good.to(dtype))
+    for name, real in zip(names, pairs, strict=True):
         want = error_of(lambda real=real: call(*real))
         got = error_of(lambda real=real: call(*(t.to("meta") for t in real)))
         assert type(got) is type(want) is RuntimeError
-        before, after = "Expected a tensor of float16, bfloat16", "Convert it with `.to("
+        before, after = f"Expected `{name}` to be a tensor of float16", "Convert it with `.to("
         assert before in str(want) and before in str(got)  # noqa: PT018
         assert after in str(want) and after in str(got)  # noqa: PT018
 

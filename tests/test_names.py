@@ -242,6 +242,29 @@ def test_without_torchmetrics_the_extra_is_named(statement: str, feature: str) -
     assert last.endswith("pip install 'syncfree[torchmetrics]'")
 
 
+@pytest.mark.parametrize("package", ["", ".functional", ".losses", ".timing"])
+def test_without_torchmetrics_star_takes_what_there_is(package: str) -> None:
+    result = run(f"""{WITHOUT}
+from syncfree{package} import *
+import importlib
+for name in importlib.import_module("syncfree{package}").__all__:
+    assert name in globals(), name
+if not {package!r}:
+    assert callable(benchmark) and functional.safe_divide and timing and __version__
+    assert "Accuracy" not in globals() and "image" not in globals()
+""")
+    assert result.returncode == 0, result.stderr
+
+
+def test_star_takes_every_name_of_ours() -> None:
+    result = run("""
+from syncfree import *
+import syncfree
+assert {*syncfree._NAMES, *syncfree._MODULES} <= set(syncfree.__all__) <= globals().keys()
+""")
+    assert result.returncode == 0, result.stderr
+
+
 def test_without_torchmetrics_nonsense_is_only_missing() -> None:
     code = """
 from importlib.util import find_spec

@@ -32,10 +32,22 @@ bool same_sizes(const Tensor& preds, std::size_t preds_from, const Tensor& targe
   return std::equal(a.begin() + preds_from, a.end(), b.begin() + target_from, b.end());
 }
 
+// Where there are scores for each label.
+const char* classes_advice(const Tensor& preds, const Tensor& target) {
+  if (target.dim() < 1 || preds.dim() != target.dim() + 1 || preds.size(0) != target.size(0) ||
+      !same_sizes(preds, 2, target, 1))
+    return "";
+  return preds.size(1) == 1 ? " Pass `preds.squeeze(1)`."
+                            : " Scores of several classes are for `multiclass_accuracy`.";
+}
+
 // Element-wise predictions: both (N, ...), or (N, L, ...).
 void check_elements(const Tensor& preds, const Tensor& target, std::int64_t least_dims,
                     bool samplewise) {
-  if (!same_sizes(preds, 0, target, 0)) check_same_shape(preds, target);
+  if (!same_sizes(preds, 0, target, 0))
+    fail_runtime("Predictions and targets are expected to have the same shape, but got ",
+                 shape_text(preds), " and ", shape_text(target), ".",
+                 classes_advice(preds, target));
   if (target.dim() < least_dims)
     fail_value("Expected `preds` and `target` to be at least ", least_dims, "D, but got shape ",
                shape_text(target), ".");
@@ -48,7 +60,7 @@ void check_elements(const Tensor& preds, const Tensor& target, std::int64_t leas
 void check_class_scores(const Tensor& preds, const Tensor& target, std::int64_t num_classes,
                         bool samplewise) {
   constexpr const char* kCase = "If `preds` have one dimension more than `target`, ";
-  if (!is_floating(dtype_of(preds)))
+  if (!is_floating(dtype_of(preds, "preds")))
     fail_value(kCase, "`preds` should be a float tensor, but got integers of shape ",
                shape_text(preds), ". Labels have the shape of `target`, ", shape_text(target), ".");
   if (target.dim() < 1) fail_value(kCase, "`target` should be at least 1D, but got a scalar.");
@@ -71,20 +83,38 @@ void check_class_scores(const Tensor& preds, const Tensor& target, std::int64_t 
                shape_text(preds), ".");
 }
 
-void check_class_labels(const Tensor& preds, const Tensor& target, std::int64_t top_k,
-                        bool samplewise) {
+constexpr const char* kOneHotAdvice = " If `target` is one-hot, pass `target.argmax(1)`.";
+
+// A dimension where classes may lie; 0 is an unknown number of them.
+bool has_classes(const Tensor& tensor, std::int64_t num_classes) {
+  return num_classes != 0 && tensor.dim() >= 2 && tensor.size(1) == num_classes;
+}
+
+void check_class_labels(const Tensor& preds, const Tensor& target, std::int64_t num_classes,
+                        std::int64_t top_k, const AccuracyOptions& options) {
   if (preds.dim() != target.dim())
     fail_value(
         "Either `preds` and `target` both should have the (same) shape (N, ...), or `target` "
-        "should "
-        "be (N, ...) and `preds` should be (N, C, ...), but got ",
-        shape_text(preds), " and ", shape_text(target), ".");
+        "should be (N, ...) and `preds` should be (N, C, ...), but got ",
+        shape_text(preds), " and ", shape_text(target), ".",
+        target.dim() == preds.dim() + 1 && has_classes(target, num_classes) ? kOneHotAdvice : "");
   if (!same_sizes(preds, 0, target, 0))
     fail_value("The `preds` and `target` should have the same shape, got `preds` with shape=",
-               shape_text(preds), " and `target` with shape=", shape_text(target), ".");
+               shape_text(preds), " and `target` with shape=", shape_text(target), ".",
+               has_classes(preds, num_classes) && target.size(1) == 1
+                   ? " If `preds` are scores, pass `target.squeeze(1)`."
+                   : "");
+  // Counted as labels, scores would be cut to whole numbers: a value that means nothing.
+  if ((options.validate || top_k != 1) && has_classes(target, num_classes) &&
+      is_floating(dtype_of(preds, "preds")))
+    fail_value(
+        "Expected `target` of shape (N, ...) beside scores of shape (N, C, ...), but both have "
+        "shape ",
+        shape_text(preds), " with num_classes=", num_classes, ".", kOneHotAdvice,
+        " If `preds` are labels, convert them with `.long()`.");
   if (target.dim() < 1)
     fail_value("Expected `preds` and `target` to be at least 1D, but got scalars.");
-  if (samplewise && preds.dim() < 2)
+  if (options.samplewise && preds.dim() < 2)
     fail_value(
         "When `preds` and `target` have the same shape, the shape of `preds` should be at least 2D "
         "when multidim_average is set to `samplewise`, but got ",
@@ -152,6 +182,7 @@ AccuracyCall::AccuracyCall(Task task, const Tensor& preds, const Tensor& target,
 
 void AccuracyCall::view(std::int64_t leading) {
   check_same_device(preds_, target_);
+  check_dtypes(preds_, target_);
   device_ = device_of(preds_);
   const bool scores_of_classes = preds_.dim() != target_.dim();
   // Both or neither: a kernel walks their dimensions side by side.
@@ -164,7 +195,7 @@ AccuracyCall AccuracyCall::binary(const Tensor& preds, const Tensor& target, dou
                                   std::int64_t options, std::int64_t ignore_index) {
   AccuracyCall call(Task::kBinary, preds, target, options, ignore_index);
   check_elements(preds, target, 1, call.options_.samplewise);
-  call.problem_.preds_are_labels = !is_floating(dtype_of(preds));
+  call.problem_.preds_are_labels = !is_floating(dtype_of(preds, "preds"));
   call.problem_.threshold = threshold;
   call.view(1);
   // TorchMetrics squeezes the result of a single sample.
@@ -186,7 +217,7 @@ AccuracyCall AccuracyCall::multiclass(const Tensor& preds, const Tensor& target,
   if (scores)
     check_class_scores(preds, target, num_classes, call.options_.samplewise);
   else
-    check_class_labels(preds, target, top_k, call.options_.samplewise);
+    check_class_labels(preds, target, num_classes, top_k, call.options_);
   call.problem_.preds_are_labels = !scores;
   call.problem_.num_classes = num_classes;
   call.problem_.top_k = static_cast<int>(top_k);
@@ -205,7 +236,7 @@ AccuracyCall AccuracyCall::multiclass_top_k(const Tensor& preds, const Tensor& t
     fail_value(
         "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
         "list, but got labels of shape ",
-        shape_text(preds), ".");
+        shape_text(preds), ".", kOneHotAdvice);
   AccuracyCall call =
       multiclass(preds, target, num_classes, list.k[list.count - 1], options, ignore_index);
   call.problem_.top_ks = list;
@@ -225,7 +256,7 @@ AccuracyCall AccuracyCall::multilabel(const Tensor& preds, const Tensor& target,
         "Expected both `target.shape[1]` and `preds.shape[1]` to be equal to the number of "
         "labels but got ",
         target.size(1), " and expected ", num_labels, ".");
-  call.problem_.preds_are_labels = !is_floating(dtype_of(preds));
+  call.problem_.preds_are_labels = !is_floating(dtype_of(preds, "preds"));
   call.problem_.num_classes = num_labels;
   call.problem_.threshold = threshold;
   call.view(2);

@@ -41,6 +41,7 @@ Tensor psnr(const Tensor& preds, const Tensor& target, double data_range,
             std::optional<std::vector<std::int64_t>> dim) {
   check_same_shape(preds, target);
   check_same_device(preds, target);
+  check_dtypes(preds, target);
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   const Operands operands = operands_of(preds, target, reduced);
   syncfree::psnr::Problem problem =
@@ -69,6 +70,7 @@ Tensor psnr_update(const Tensor& preds, const Tensor& target, Tensor squared_err
                    double base) {
   check_same_shape(preds, target);
   check_same_device(preds, target);
+  check_dtypes(preds, target);
   check_state(squared_error, "sum_squared_error", preds);
   check_state(total, "total", preds);
   check_state(data_range, "data_range", preds);
@@ -100,6 +102,7 @@ std::tuple<Tensor, Tensor> psnr_with_squared_error(const Tensor& preds, const Te
                                                    std::optional<std::vector<std::int64_t>> dim) {
   check_same_shape(preds, target);
   check_same_device(preds, target);
+  check_dtypes(preds, target);
   check_state(data_range, "data_range", preds);
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   const Operands operands = operands_of(preds, target, reduced);

@@ -66,6 +66,7 @@ std::tuple<Tensor, Tensor> psnr_backward(const Tensor& preds, const Tensor& targ
                                          std::optional<std::vector<std::int64_t>> dim) {
   check_same_shape(preds, target);
   check_same_device(preds, target);
+  check_dtypes(preds, target);
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   BackwardProblem problem;
   problem.range.value = data_range;

@@ -60,6 +60,7 @@ DType result_dtype(DType num, bool num_is_scalar, DType denom, bool denom_is_sca
 Tensor safe_divide(const Tensor& num, const Tensor& denom, double zero_division) {
   check_same_device(num, denom, "num", "denom");
   const std::vector<std::int64_t> sizes = common_sizes(num, denom);
+  check_dtypes(num, denom, "num", "denom");
   const Operands operands = operands_of(num, denom, sizes);
   syncfree::safe_divide::Problem problem;
   problem.num = operands.first;

@@ -36,6 +36,8 @@ std::string scale_text(int scale) {
   return scale == 0 ? "" : ", halved " + std::to_string(scale) + (scale == 1 ? " time" : " times");
 }
 
+constexpr std::int64_t kMostChannels = 4;  // of pictures
+
 void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int scale) {
   const std::int64_t size = spatial_size(images, axis, scale), taps = window.taps;
   const std::int64_t pad = window.pad;
@@ -44,7 +46,10 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
         "Padding size should be less than the corresponding input dimension, but got: "
         "padding ",
         pad, " at dimension ", axis + 2, " of input ", shape_text(images), scale_text(scale),
-        ". Use larger images or a smaller window.");
+        ". Use larger images or a smaller window.",
+        images.sizes().back() <= kMostChannels
+            ? " Channels that come last are moved with `.movedim(-1, 1)`."
+            : "");
   if (size + 2 * pad < taps)
     fail_runtime("Calculated padded input size per channel is smaller than the window of ", taps,
                  " taps at dimension ", axis + 2, " of input ", shape_text(images),
@@ -80,7 +85,7 @@ void check_images(const Tensor& preds, const Tensor& target) {
     fail_value("Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. Got preds: ",
                shape_text(preds), " and target: ", shape_text(target), ".");
   for (const auto& [tensor, name] : {std::pair{&preds, "preds"}, std::pair{&target, "target"}}) {
-    const DType dtype = dtype_of(*tensor);
+    const DType dtype = dtype_of(*tensor, name);
     if (!is_floating(dtype) && dtype != DType::kUInt8)
       fail_runtime("Expected `", name, "` to be images of a floating dtype or uint8, but got ",
                    torch::headeronly::toString(tensor->scalar_type()),

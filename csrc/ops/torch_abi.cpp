@@ -4,8 +4,28 @@
 #include <algorithm>
 
 namespace syncfree::ops {
+namespace {
 
-DType dtype_of(const Tensor& tensor) {
+// "cuda:0"
+std::string device_text(const Tensor& tensor) {
+  const Device device = device_of(tensor);
+  if (device.type == aoti_torch_device_type_cpu()) return "cpu";
+  return "cuda:" + std::to_string(device.index);
+}
+
+[[noreturn]] void fail_dtype(const Tensor& tensor, const char* name) {
+  const std::string expected =
+      name == nullptr ? "Expected" : "Expected `" + std::string(name) + "` to be";
+  fail_runtime(expected,
+               " a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64 "
+               "or bool, but got ",
+               torch::headeronly::toString(tensor.scalar_type()),
+               ". Convert it with `.to(torch.float32)`.");
+}
+
+}  // namespace
+
+DType dtype_of(const Tensor& tensor, const char* name) {
   switch (tensor.scalar_type()) {
     case ScalarType::Float:
       return DType::kFloat32;
@@ -28,12 +48,7 @@ DType dtype_of(const Tensor& tensor) {
     case ScalarType::Bool:
       return DType::kBool;
     default:
-      fail_runtime(
-          "Expected a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, "
-          "int64 "
-          "or bool, but got ",
-          torch::headeronly::toString(tensor.scalar_type()),
-          ". Convert it with `.to(torch.float32)`.");
+      fail_dtype(tensor, name);
   }
 }
 
@@ -83,9 +98,14 @@ void check_same_shape(const Tensor& preds, const Tensor& target) {
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name, const char* b_name) {
   if (device_of(a) != device_of(b))
-    fail_runtime("Expected `", a_name, "` and `", b_name,
-                 "` on the same device, but one is on another. Move them together with "
-                 "`.to(device)`.");
+    fail_runtime("Expected `", a_name, "` and `", b_name, "` on the same device, but got ",
+                 device_text(a), " and ", device_text(b),
+                 ". Move them together with `.to(device)`.");
+}
+
+void check_dtypes(const Tensor& a, const Tensor& b, const char* a_name, const char* b_name) {
+  dtype_of(a, a_name);
+  dtype_of(b, b_name);
 }
 
 Device device_of(const Tensor& tensor) {

@@ -50,7 +50,8 @@ struct Device {
 
 Device device_of(const Tensor& tensor);
 
-DType dtype_of(const Tensor& tensor);
+// Throws, under the argument's name if there is one, for a dtype that no kernel reads.
+DType dtype_of(const Tensor& tensor, const char* name = nullptr);
 ScalarType scalar_type_of(DType dtype);
 
 // "[2, 3, 16, 16]"
@@ -61,6 +62,10 @@ std::string shape_text(const Tensor& tensor);
 void check_same_shape(const Tensor& preds, const Tensor& target);
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name = "preds",
                        const char* b_name = "target");
+
+// Throws for the first of the two whose dtype no kernel reads.
+void check_dtypes(const Tensor& a, const Tensor& b, const char* a_name = "preds",
+                  const char* b_name = "target");
 
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);

@@ -107,6 +107,21 @@ __all__ = [
     "timing",
 ]
 
+_BUILT_ON_TORCHMETRICS = (
+    "syncfree._on_side_stream",
+    "syncfree.classification",
+    "syncfree.collections",
+    "syncfree.image",
+)
+
+if not _torchmetrics.is_installed():
+    # `import *` takes what there is. Whoever asks for one of the others is told what to install.
+    __all__[:] = [
+        name
+        for name in __all__
+        if _NAMES.get(name, f"syncfree.{name}") not in _BUILT_ON_TORCHMETRICS
+    ]
+
 _torchmetrics_modules.install()
 
 
@@ -119,4 +134,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return _torchmetrics.listing(__name__, __all__)
+    return _torchmetrics.listing(__name__, [*_MODULES, *_NAMES, "__version__"])

@@ -1,4 +1,4 @@
-"""Where metrics were called: for errors that the host reads when the frames of the call are gone."""
+"""Where metrics were called: for errors that are read when the frames of the call are gone."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ class FramePlaces:
 
     def note(self, bits: int, /) -> int:
         number = self._next()
-        frame: FrameType = sys._getframe(1)
-        while is_inside(frame.f_code.co_filename) and frame.f_back is not None:
-            frame = frame.f_back
+        frame = frame_outside(sys._getframe(1))
         # The line of an instruction takes longer to find than all of this.
         self._kept[number & self._KEPT - 1] = number, frame.f_code, frame.f_lasti
         return bits | number << self._number_shift
@@ -62,6 +60,13 @@ def call_places(number_shift: int) -> CallPlaces:
     if not _runtime.can_walk_python_stack():
         return FramePlaces(number_shift)
     return _runtime.CallPlaces(_is_inside, is_inside, number_shift)
+
+
+def frame_outside(frame: FrameType) -> FrameType:
+    """The first frame outside of the packages, or the outermost one."""
+    while is_inside(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def is_inside(file: str) -> bool:

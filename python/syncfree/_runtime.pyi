@@ -13,7 +13,7 @@ class CallPlaces:
         self, is_inside: dict[str, bool], judge: Callable[[str], bool], number_shift: int, /
     ) -> None: ...
     def note(self, bits: int, /) -> int:
-        """``bits`` with a number for this call, whose line outside of the packages is remembered."""
+        """``bits`` with a number for this call, whose line in user's code is remembered."""
 
     def find(self, number: int, /) -> tuple[CodeType, int] | None:
         """The code and instruction of a call by its number; None once others have its room."""

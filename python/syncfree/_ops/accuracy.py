@@ -57,8 +57,17 @@ def task_bits(task: str, top_k: int = 1) -> int:
 # ---- What csrc/ops/accuracy_arguments.cpp checks, in its words and order.
 
 
+def _classes_advice(preds: Tensor, target: Tensor) -> str:
+    first, *rest = target.shape or (-1,)
+    if preds.ndim != target.ndim + 1 or [preds.shape[0], *preds.shape[2:]] != [first, *rest]:
+        return ""
+    if preds.shape[1] == 1:
+        return " Pass `preds.squeeze(1)`."
+    return " Scores of several classes are for `multiclass_accuracy`."
+
+
 def _check_elements(preds: Tensor, target: Tensor, least_dims: int, options: int) -> None:
-    check_same_shape(preds, target)
+    check_same_shape(preds, target, lambda: _classes_advice(preds, target))
     shape = list(target.shape)
     if target.ndim < least_dims:
         raise ValueError(
@@ -114,22 +123,44 @@ def _check_class_scores(preds: Tensor, target: Tensor, num_classes: int, options
         )
 
 
-def _check_class_labels(preds: Tensor, target: Tensor, top_k: int, options: int) -> None:
+_ONE_HOT_ADVICE = " If `target` is one-hot, pass `target.argmax(1)`."
+
+
+def _has_classes(tensor: Tensor, num_classes: int) -> bool:
+    return num_classes != 0 and tensor.ndim >= 2 and bool(tensor.shape[1] == num_classes)
+
+
+def _check_class_labels(
+    preds: Tensor, target: Tensor, num_classes: int, top_k: int, options: int
+) -> None:
     shape, target_shape = list(preds.shape), list(target.shape)
     if preds.ndim != target.ndim:
+        one_hot = target.ndim == preds.ndim + 1 and _has_classes(target, num_classes)
         raise ValueError(
             "Either `preds` and `target` both should have the (same) shape (N, ...), or `target` "
             f"should be (N, ...) and `preds` should be (N, C, ...), but got {shape} and "
-            f"{target_shape}."
+            f"{target_shape}.{_ONE_HOT_ADVICE if one_hot else ''}"
         )
-    _check_sizes(
-        preds.shape,
-        target.shape,
-        lambda: (
+
+    def different_shapes() -> str:
+        column = _has_classes(preds, num_classes) and target.shape[1] == 1
+        advice = " If `preds` are scores, pass `target.squeeze(1)`." if column else ""
+        return (
             f"The `preds` and `target` should have the same shape, got `preds` with shape={shape} "
-            f"and `target` with shape={target_shape}."
-        ),
-    )
+            f"and `target` with shape={target_shape}.{advice}"
+        )
+
+    _check_sizes(preds.shape, target.shape, different_shapes)
+    if (
+        (validates(options) or top_k != 1)
+        and preds.is_floating_point()
+        and _has_classes(target, num_classes)
+    ):
+        raise ValueError(
+            "Expected `target` of shape (N, ...) beside scores of shape (N, C, ...), but both have "
+            f"shape {shape} with num_classes={num_classes}.{_ONE_HOT_ADVICE} If `preds` are "
+            "labels, convert them with `.long()`."
+        )
     if target.ndim < 1:
         raise ValueError("Expected `preds` and `target` to be at least 1D, but got scalars.")
     if options & _SAMPLEWISE and preds.ndim < 2:
@@ -164,7 +195,7 @@ def _fake_multiclass(
     if preds.ndim == target.ndim + 1:
         _check_class_scores(preds, target, num_classes, options)
     else:
-        _check_class_labels(preds, target, top_k, options)
+        _check_class_labels(preds, target, num_classes, top_k, options)
     shape = [target.shape[0]] if options & _SAMPLEWISE else []
     if options & 3 == AVERAGES["none"]:
         shape.append(num_classes)
@@ -191,7 +222,7 @@ def _fake_multiclass_top_k(
     if preds.ndim == target.ndim:
         raise ValueError(
             "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
-            f"list, but got labels of shape {list(preds.shape)}."
+            f"list, but got labels of shape {list(preds.shape)}.{_ONE_HOT_ADVICE}"
         )
     value = _fake_multiclass(preds, target, num_classes, max(top_k), options, ignore_index)
     return value.new_empty((len(top_k), *value.shape))
@@ -248,8 +279,8 @@ def _classes(task: str, arguments: Sequence[Any]) -> int:
 def _check_state(preds: Tensor, name: str, state: Tensor, size: int) -> None:
     if state.device != preds.device:
         raise RuntimeError(
-            f"Expected `preds` and `{name}` on the same device, but one is on another. Move them "
-            "together with `.to(device)`."
+            f"Expected `preds` and `{name}` on the same device, but got {preds.device} and "
+            f"{state.device}. Move them together with `.to(device)`."
         )
     if state.ndim > 1 or state.numel() != size or state.dtype != torch.int64:
         raise ValueError(

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -22,13 +24,13 @@ _DTYPES = (
 )
 
 
-def check_same_shape(preds: Tensor, target: Tensor) -> None:
+def check_same_shape(preds: Tensor, target: Tensor, advice: Callable[[], str] = lambda: "") -> None:
     """As TorchMetrics."""
 
     def message() -> str:
         return (
             "Predictions and targets are expected to have the same shape, but got "
-            f"{list(preds.shape)} and {list(target.shape)}."
+            f"{list(preds.shape)} and {list(target.shape)}.{advice()}"
         )
 
     torch._check(preds.ndim == target.ndim, message)
@@ -36,14 +38,16 @@ def check_same_shape(preds: Tensor, target: Tensor) -> None:
         torch._check(a == b, message)
 
 
-def check_dtypes(*tensors: Tensor) -> None:
+def check_dtypes(
+    first: Tensor, second: Tensor, names: tuple[str, str] = ("preds", "target")
+) -> None:
     """Those that kernels read."""
-    for tensor in tensors:
+    for name, tensor in zip(names, (first, second), strict=True):
         if tensor.dtype not in _DTYPES:
-            names = [dtype_name(dtype) for dtype in _DTYPES]
+            known = [dtype_name(dtype) for dtype in _DTYPES]
             raise RuntimeError(
-                f"Expected a tensor of {', '.join(names[:-1])} or {names[-1]}, but got "
-                f"{dtype_name(tensor.dtype)}. Convert it with `.to(torch.float32)`."
+                f"Expected `{name}` to be a tensor of {', '.join(known[:-1])} or {known[-1]}, but "
+                f"got {dtype_name(tensor.dtype)}. Convert it with `.to(torch.float32)`."
             )
 
 

@@ -15,6 +15,17 @@ _libraries.load()
 
 _library = torch.library.Library("syncfree", "IMPL")
 
+_DEVICES_WITHOUT_KERNELS = ("MPS", "XPU", "HPU", "XLA", "PrivateUse1")
+_LAYOUTS_WITHOUT_KERNELS = (
+    *(
+        f"{layout}{device}"
+        for layout in ("Sparse", "SparseCsr", "Quantized", "NestedTensor")
+        for device in ("CPU", "CUDA")
+    ),
+    "MkldnnCPU",
+    "AutogradNestedTensor",
+)
+
 # csrc/core/reduction.h
 REDUCTIONS: dict[str | None, int] = {"none": 0, None: 0, "elementwise_mean": 1, "sum": 2}
 
@@ -36,12 +47,16 @@ def bind(
     """The overload of op ``name``: a microsecond less a call than a look-up in ``torch.ops``.
 
     ``fake`` gives the results' shapes, dtypes and devices for torch.compile and the meta device.
-    Devices that have no kernel raise a typed error instead of torch's list of dispatch keys. With
-    ``ignores_gradient`` inputs that require a gradient give a result that has none.
+    Devices and layouts that have no kernel raise a typed error instead of torch's list of dispatch
+    keys. With ``ignores_gradient`` inputs that require a gradient give a result that has none.
     """
 
     def refuse(*args: object) -> Tensor:
-        tensor = next(a for a in args if isinstance(a, Tensor))
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        for argument, tensor in zip(overload._schema.arguments, args, strict=False):  # type: ignore[attr-defined]
+            if isinstance(tensor, Tensor):
+                _require_dense(argument.name, tensor)
+        tensor = next((t for t in tensors if t.device.type not in ("cpu", "cuda")), tensors[0])
         raise DeviceError(
             f"syncfree has kernels for CPU and CUDA tensors, but got a tensor on {tensor.device}. "
             "Move it to one of them with `.to(device)`."
@@ -56,9 +71,22 @@ def bind(
         return fake(a, b, *rest)
 
     torch.library.register_fake(f"syncfree::{name}", checked)
-    for key in ("MPS", "XPU", "HPU", "XLA", "PrivateUse1"):
+    for key in (*_DEVICES_WITHOUT_KERNELS, *_LAYOUTS_WITHOUT_KERNELS):
         _library.impl(name, refuse, key)
     if ignores_gradient:
         _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     overload: Callable[..., Any] = getattr(torch.ops.syncfree, name).default
     return overload
+
+
+def _require_dense(name: str, tensor: Tensor) -> None:
+    """Raises TypeError for elements that do not lie in memory by strides, as kernels read them."""
+    if tensor.is_nested:
+        what, advice = "a nested tensor", f"Take its parts one by one, from `{name}.unbind()`"
+    elif tensor.is_quantized:
+        what, advice = "a quantized one", "Convert it with `.dequantize()`"
+    elif tensor.layout is not torch.strided:
+        what, advice = f"one of layout {tensor.layout}", "Convert it with `.to_dense()`"
+    else:
+        return
+    raise TypeError(f"Expected `{name}` to be a dense tensor, but got {what}. {advice}.")

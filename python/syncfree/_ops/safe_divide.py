@@ -17,7 +17,7 @@ def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
             "Expected `num` and `denom` of shapes that broadcast, but got "
             f"{list(num.shape)} and {list(denom.shape)}."
         ) from error
-    check_dtypes(num, denom)
+    check_dtypes(num, denom, ("num", "denom"))
     a, b = floating(num), floating(denom)
     dtype = torch.promote_types(a, b)
     if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor yields

@@ -22,7 +22,10 @@ def check_images(preds: Tensor, target: Tensor) -> None:
     """Shapes and dtypes as csrc/ops/ssim.cpp checks them, and that both count in one unit."""
     check_same_shape(preds, target)
     if preds.ndim not in (4, 5):
-        advice = " Add the batch axis with `.unsqueeze(0)`." if preds.ndim == 3 else ""
+        advice = {
+            2: " Add the axes of batch and channel with `[None, None]`.",
+            3: " Add the batch axis with `.unsqueeze(0)`.",
+        }.get(preds.ndim, "")
         raise ValueError(
             "Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. "
             f"Got preds: {list(preds.shape)} and target: {list(target.shape)}.{advice}"
@@ -51,6 +54,9 @@ def check_count(name: str, given: Sequence[float], images: Tensor) -> None:
             f"`{name}` has dimension {len(given)}, but expected to be two less that target "
             f"dimensionality, which is: {images.ndim}"
         )
+
+
+_MOST_CHANNELS = 4  # of pictures
 
 
 class _Axis(NamedTuple):
@@ -103,7 +109,7 @@ class _Arguments(NamedTuple):
                 lambda axis=axis, dimension=dimension: (
                     "Padding size should be less than the corresponding input dimension, but got: "
                     f"padding {axis.pad} at dimension {dimension} of input {shape}. "
-                    "Use larger images or a smaller window."
+                    f"Use larger images or a smaller window.{self._channels_last_advice()}"
                 ),
             )
             torch._check(
@@ -113,6 +119,11 @@ class _Arguments(NamedTuple):
                     f"{axis.taps} taps at dimension {dimension} of input {shape}."
                 ),
             )
+
+    def _channels_last_advice(self) -> str:
+        if self.preds.shape[-1] > _MOST_CHANNELS:
+            return ""
+        return " Channels that come last are moved with `.movedim(-1, 1)`."
 
     def _per_axis(self, name: str, given: Sequence[Any]) -> list[Any]:
         if len(given) == 1:

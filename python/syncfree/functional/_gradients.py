@@ -1,4 +1,7 @@
-"""Calls ops so that a gradient is recorded where one is wanted, and only there."""
+"""Calls ops so that a gradient is recorded where one is wanted, and only there.
+
+Callers have made sure of tensors.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
-from syncfree.functional._arguments import require_tensors
+# Of torch's own `Function.apply`, which asks it at each call.
+_is_transformed: Callable[[], bool] = getattr(
+    torch._C, "_are_functorch_transforms_active", lambda: False
+)
 
 
 def with_gradient(
@@ -20,8 +27,10 @@ def with_gradient(
     *args: Any,
 ) -> Any:
     """``op(preds, target, *args)``, through its ``differentiable`` form if an input wants that."""
-    require_tensors(preds, target)
+    if forward_ad._current_level >= 0:
+        _refuse_forward_mode(op, preds, target)
     if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
+        _refuse_transforms(op)
         return differentiable.apply(preds, target, *args)
     return op(preds, target, *args)
 
@@ -42,9 +51,36 @@ class _WithoutGradient(torch.autograd.Function):
 
 def without_gradient(op: Callable[..., Any], preds: Tensor, target: Tensor, *args: Any) -> Any:
     """``op(preds, target, *args)``; where a gradient would be recorded, backward raises."""
-    require_tensors(preds, target)
+    if forward_ad._current_level >= 0:
+        _refuse_forward_mode(op, preds, target)
     wanted = preds.requires_grad or target.requires_grad
     # Dynamo would run the backward that only raises while it traces.
     if wanted and torch.is_grad_enabled() and not is_dynamo_compiling():
+        _refuse_transforms(op)
         return _WithoutGradient.apply(op, preds, target, *args)  # type: ignore[no-untyped-call]
     return op(preds, target, *args)
+
+
+_SUPPORTED = (
+    "Supported are `backward()` and `torch.autograd.grad`; values alone, of detached tensors or "
+    "under `torch.no_grad()`, also inside of `torch.func.vmap`."
+)
+
+
+def _refuse_transforms(op: Callable[..., Any]) -> None:
+    if not is_dynamo_compiling() and _is_transformed():
+        name = op._schema.name  # type: ignore[attr-defined]
+        raise NotImplementedError(
+            f"{name} has no gradient under the transforms of torch.func, as grad, vjp or jacrev. "
+            f"{_SUPPORTED}"
+        )
+
+
+def _refuse_forward_mode(op: Callable[..., Any], *images: Tensor) -> None:
+    """Without a rule of our own torch takes the derivative for zero, and says nothing."""
+    if any(forward_ad.unpack_dual(each).tangent is not None for each in images):
+        name = op._schema.name  # type: ignore[attr-defined]
+        raise NotImplementedError(
+            f"{name} has no derivative in forward mode, as torch.func.jvp and jacfwd ask for. "
+            f"{_SUPPORTED}"
+        )

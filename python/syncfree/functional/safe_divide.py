@@ -28,7 +28,7 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
     Raises:
         RuntimeError: If the shapes do not broadcast, the devices differ, or a dtype is neither
             floating, integer nor bool.
-        TypeError: If ``num`` or ``denom`` is no tensor, or ``zero_division`` no number.
+        TypeError: If ``num`` or ``denom`` is no dense tensor, or ``zero_division`` no number.
 
     Example:
         >>> import torch

@@ -60,7 +60,9 @@ class SimilarityMetric(SyncFreeMetric):
         if not self._follows_torchmetrics():
             given = Window(*window), data_range, k2
             window, data_range, k2 = ssim_preset(self.preset, preds, target, *given)
-        value_range = (None, None) if data_range is None else parse_data_range(data_range)
+        value_range = (
+            (None, None) if data_range is None else parse_data_range(data_range, preds, target)
+        )
         entries = window_arguments(preds, target, *window)
         return *entries, *value_range, number("k1", self.k1), number("k2", k2)
 

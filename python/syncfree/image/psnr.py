@@ -16,9 +16,10 @@ from syncfree._metric import SyncFreeMetric
 from syncfree._ops.psnr import psnr, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
+from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
-from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image._range import parse_data_range, warn_of_bytes
 from syncfree.functional.image.psnr import dimensions, parse_base
 
 
@@ -132,6 +133,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
+        require_tensors(preds, target)
+        warn_of_bytes(self._range, preds, target)
         if self.dim is not None:
             return self._append(preds, target)
         states = self.sum_squared_error, self.total, self.data_range

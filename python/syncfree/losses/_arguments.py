@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+import torch
 from torch import Tensor
 
+from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._options import check_ssim_options
 
 DataRange = float | tuple[float, float]
@@ -20,6 +22,17 @@ class SSIMOptions(TypedDict, total=False):
     kernel_size: int | Sequence[int]
     k1: float
     k2: float
+
+
+def require_floats(preds: Tensor, target: Tensor) -> None:
+    """Bytes have no gradient: a network would learn nothing from their loss, and without a word."""
+    require_tensors(preds, target)
+    if preds.dtype is torch.uint8 and target.dtype is torch.uint8:
+        raise TypeError(
+            "Expected `preds` and `target` of a floating dtype, but got uint8, which has no "
+            "gradient. Convert them, for example with `preds.float() / 255` for a range of 1. For "
+            "a value alone take the metrics of `syncfree.functional`."
+        )
 
 
 def require_range(data_range: object) -> None:

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from syncfree.functional.image import multiscale_structural_similarity_index_measure
 from syncfree.functional.image._options import check_betas, normalize_code
-from syncfree.losses._arguments import DataRange, SSIMOptions, check_options, require_range
+from syncfree.losses._arguments import (
+    DataRange,
+    SSIMOptions,
+    check_options,
+    require_floats,
+    require_range,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,9 +43,9 @@ def ms_ssim_loss(
     there.
 
     Args:
-        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8, of
-            176 pixels or more in height and width with the default ``betas`` and window.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype, of 176
+            pixels or more in height and width with the default ``betas`` and window.
+        target: True images, same shape and device, any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             images are clamped at each scale; what is clamped gets no gradient from that scale.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas`` and
@@ -51,7 +57,7 @@ def ms_ssim_loss(
     Raises:
         RuntimeError: As for `multiscale_structural_similarity_index_measure`.
         ValueError: Likewise.
-        TypeError: Likewise, and if ``data_range`` is ``None``.
+        TypeError: Likewise, and if ``data_range`` is ``None`` or the images are uint8.
 
     Reference:
         Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
@@ -72,6 +78,7 @@ def ms_ssim_loss(
         tensor(0.)
     """
     require_range(data_range)
+    require_floats(preds, target)
     value = multiscale_structural_similarity_index_measure(
         preds, target, data_range=data_range, **options
     )

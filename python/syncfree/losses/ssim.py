@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
+from syncfree.functional._arguments import number
 from syncfree.functional.image import image_quality, structural_similarity_index_measure
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window, check_ssim_preset
 from syncfree.losses._arguments import (
     DataRange,
     SSIMOptions,
     check_options,
+    require_floats,
     require_mask,
     require_range,
 )
@@ -48,8 +50,8 @@ def ssim_loss(
     the weights; without one nothing of the images' size is stored.
 
     Args:
-        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
+        target: True images, same shape and device, any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             inputs are clamped; what is clamped gets no gradient.
         mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
@@ -58,13 +60,13 @@ def ssim_loss(
             `structural_similarity_index_measure`.
 
     Returns:
-        A scalar on the images' device in the dtype of ``preds``, float32 for uint8.
+        A scalar on the images' device in the dtype of ``preds``.
 
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`, or if the mask does not
             broadcast to the map.
         ValueError: As for `structural_similarity_index_measure`.
-        TypeError: Likewise, and if ``data_range`` is ``None``.
+        TypeError: Likewise, and if ``data_range`` is ``None`` or the images are uint8.
 
     Reference:
         Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
@@ -84,6 +86,7 @@ def ssim_loss(
         tensor(0.)
     """
     require_range(data_range)
+    require_floats(preds, target)
     if mask is None:
         return 1 - structural_similarity_index_measure(
             preds, target, data_range=data_range, **options
@@ -112,8 +115,8 @@ def l1_ssim_loss(
     errors.
 
     Args:
-        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype or uint8.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+        preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
+        target: True images, same shape and device, any floating dtype.
         weight: :math:`w`, the share of SSIM, in [0, 1].
         data_range: Range of the values for SSIM, a positive number; or a tuple ``(low, high)`` to
             which both inputs are clamped for both parts.
@@ -141,6 +144,7 @@ def l1_ssim_loss(
         tensor(0.1000)
     """
     require_range(data_range)
+    require_floats(preds, target)
     _require_share(weight)
     _refuse_preset(options)
     if mask is None:
@@ -293,7 +297,7 @@ def _refuse_preset(options: SSIMOptions) -> None:
 
 
 def _require_share(weight: float) -> None:
-    if not 0 <= weight <= 1:
+    if not 0 <= number("weight", weight) <= 1:
         raise ValueError(f"Expected argument `weight` to be in [0, 1], but got {weight!r}.")
 
 

@@ -110,13 +110,13 @@ def _advice(name: str, value: object) -> str:
 
 def parse_task(task: object) -> str:
     """The task's name in lower case; raises ValueError for another."""
-    name = task.lower() if isinstance(task, str) else task
+    name = task.lower() if isinstance(task, str) else None
     if name not in TASKS:
         raise ValueError(
             f"Invalid Classification: expected one of {[t.upper() for t in TASKS]}, "
             f"but got {task!r}."
         )
-    return str(name)
+    return name
 
 
 def require_int(name: str, value: object, task: str) -> None:

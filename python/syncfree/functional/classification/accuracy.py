@@ -56,7 +56,7 @@ def binary_accuracy(
         is 1, as in TorchMetrics). No counted elements give 0.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no tensor.
+        TypeError: If ``preds`` or ``target`` is no dense tensor.
         ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
@@ -99,7 +99,8 @@ def multiclass_accuracy(
 
     Args:
         preds: Scores ``(N, C, ...)`` of a floating dtype (float16, bfloat16, float32, float64), or
-            labels ``(N, ...)``: integers, bools or whole numbers of a floating dtype. Any strides,
+            labels ``(N, ...)``: integers, bools or whole numbers of a floating dtype, though not
+            with ``C`` as their second size, where they would be scores. Any strides,
             for example ``logits[:, :-1].transpose(1, 2)``; beyond eight dimensions the trailing
             ones are flattened, with a copy where strides do not allow a view.
         target: Labels ``(N, ...)`` on the same device, 0 to ``C - 1``; any integer dtype, bool, or
@@ -127,9 +128,9 @@ def multiclass_accuracy(
         that its number alone gives.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no tensor.
+        TypeError: If ``preds`` or ``target`` is no dense tensor.
         ValueError: If an argument is out of range, a list of ``top_k`` is empty, or the shapes do
-            not fit.
+            not fit, as those of scores and a one-hot target do not.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
             and ``syncfree.check_errors()`` raises.
@@ -202,7 +203,7 @@ def multilabel_accuracy(
         for micro, where TorchMetrics fails. No counted elements give 0.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no tensor.
+        TypeError: If ``preds`` or ``target`` is no dense tensor.
         ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
             samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
@@ -259,7 +260,7 @@ def accuracy(
         A float32 tensor as from the function of the task.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no tensor.
+        TypeError: If ``preds`` or ``target`` is no dense tensor.
         ValueError: If ``task`` is not one of the three, the task's ``num_classes``, ``num_labels``
             or ``top_k`` is no integer (or list of them), or as in the function of the task.
         RuntimeError: As in the function of the task.

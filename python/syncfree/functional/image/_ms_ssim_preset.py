@@ -39,7 +39,9 @@ def ms_ssim_by_preset(
     require_tensors(preds, target)
     _check_images(preds, target)
     _check_sizes(preset, preds, len(betas))
-    value_range, interval = parse_data_range(range_of(preset, preds, target, data_range))
+    value_range, interval = parse_data_range(
+        range_of(preset, preds, target, data_range), preds, target
+    )
     wide = torch.float64 if preds.dtype == torch.float64 else torch.float32
     # A channel is an image of its own until the end.
     pair = [images.to(wide).flatten(0, 1).unsqueeze(1) for images in (preds, target)]

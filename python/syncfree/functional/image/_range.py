@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from syncfree._call_places import frame_outside
 from syncfree.functional._arguments import number
+
+_UINT8 = torch.uint8
+_WIDEST_OF_FLOATS = 2.0  # of images in [-1, 1]
 
 _EXPECTED = "a number or a tuple of two numbers (low, high)"
 
 
-def parse_data_range(data_range: object) -> tuple[float, tuple[float, float] | None]:
-    """Splits ``data_range`` into the range itself and the interval to clamp to, if one is given."""
+def parse_data_range(
+    data_range: object, preds: Any = None, target: Any = None
+) -> tuple[float, tuple[float, float] | None]:
+    """Splits ``data_range`` into the range itself and the interval to clamp to, if one is given.
+
+    With images, warns of bytes under a range that is one of floats.
+    """
     if type(data_range) is float and data_range > 0:  # the usual call, kept quick
-        return data_range, None
+        result: tuple[float, tuple[float, float] | None] = data_range, None
+    else:
+        result = _parse(data_range)
+    if (
+        preds is not None
+        and result[0] <= _WIDEST_OF_FLOATS
+        and (preds.dtype is _UINT8 or target.dtype is _UINT8)
+    ):
+        warn_of_bytes(result[0], preds, target)
+    return result
+
+
+def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
+    """Once for each line that calls a metric, as warnings are shown by default.
+
+    The value is TorchMetrics' all the same: bytes that hold only 0 and 1 have such a range. Nothing
+    is read, so it costs no wait.
+    """
+    if value_range > _WIDEST_OF_FLOATS or is_dynamo_compiling():
+        return
+    for name, images in (("preds", preds), ("target", target)):
+        if images.dtype is _UINT8:
+            frame = frame_outside(sys._getframe(1))
+            warnings.warn_explicit(
+                f"`{name}` is uint8, whose values go up to 255, but `data_range` is "
+                f"{value_range:g}. Pass `data_range=255.0`, or divide the images by 255. If they "
+                "hold no more than that range, convert them with `.float()`.",
+                UserWarning,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                registry=frame.f_globals.setdefault("__warningregistry__", {}),
+            )
+            return
+
+
+def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
     if isinstance(data_range, tuple):
         if len(data_range) != 2:
             raise TypeError(

@@ -100,9 +100,13 @@ def multiscale_structural_similarity_index_measure(
             fit, ``betas`` is no tuple of floats, ``data_range``, ``normalize`` or ``reduction`` is
             out of range, ``preset`` is none of those named, or it comes with arguments that it sets
             or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is no dense tensor, one of them alone is uint8,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
+
+    Warns:
+        UserWarning: Once for each line that calls, if the images are uint8 and ``data_range`` is 2
+            or less.
 
     Reference:
         Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
@@ -124,9 +128,11 @@ def multiscale_structural_similarity_index_measure(
         code = reduction_code(reduction)
         values = ms_ssim_by_preset(preset, preds, target, data_range, k1, k2, betas)
         return reduced(values, code)
-    value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
-    window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
     require_images(preds, target)
+    value_range, interval = (
+        (None, None) if data_range is None else parse_data_range(data_range, preds, target)
+    )
+    window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
     require_scales(preds, target, len(betas), window[2])
     value: Tensor = with_gradient(
         multiscale_ssim,

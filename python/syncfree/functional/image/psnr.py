@@ -10,7 +10,7 @@ from torch import Tensor
 from syncfree._ops.psnr import psnr
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
-from syncfree.functional._arguments import integer, number
+from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, psnr_preset
 from syncfree.functional.image._range import parse_data_range
@@ -67,9 +67,13 @@ def peak_signal_noise_ratio(
         ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range, ``preset`` is none
             of those named, or it comes with a shape, ``dim`` or missing range that it has no
             meaning for.
-        TypeError: If ``preds`` or ``target`` is no tensor, ``data_range`` neither a number nor a
-            tuple of two, ``base`` no number, or ``dim`` no integer, tuple or list of integers.
+        TypeError: If ``preds`` or ``target`` is no dense tensor, ``data_range`` neither a number
+            nor a tuple of two, ``base`` no number, or ``dim`` no integer, tuple or list of them.
         IndexError: If ``dim`` names a dimension that the tensors lack.
+
+    Warns:
+        UserWarning: Once for each line that calls, if a tensor is uint8 and ``data_range`` is 2 or
+            less.
 
     Example:
         >>> import torch
@@ -79,9 +83,10 @@ def peak_signal_noise_ratio(
         >>> peak_signal_noise_ratio(preds, target, data_range=3.0)
         tensor(2.5527)
     """
+    require_tensors(preds, target)
     if preset != "torchmetrics":
         data_range, dim = psnr_preset(preset, preds, target, data_range, dim)
-    value_range, interval = parse_data_range(data_range)
+    value_range, interval = parse_data_range(data_range, preds, target)
     options = value_range, interval, parse_base(base), reduction_code(reduction), dimensions(dim)
     value: Tensor = with_gradient(psnr, DifferentiablePsnr, preds, target, *options)
     return value
@@ -89,6 +94,8 @@ def peak_signal_noise_ratio(
 
 def parse_base(base: object) -> float:
     """The base of a logarithm as a number."""
+    if type(base) is float and base > 1:  # the usual call, kept quick
+        return base
     value = number("base", base)
     if not value > 0 or value == 1:
         raise ValueError(f"Expected argument `base` to be positive and not 1, but got {base}.")

@@ -81,8 +81,8 @@ def image_quality(
             "Expected argument `reduction` to be one of ('elementwise_mean', 'none', None), "
             f"but got {reduction!r}."
         )
-    value_range, interval = parse_data_range(data_range)
     require_images(preds, target)
+    value_range, interval = parse_data_range(data_range, preds, target)
     return ImageQuality(
         *with_gradient(
             _op,

@@ -163,9 +163,13 @@ def structural_similarity_index_measure(
             ``sigma`` is not positive, their number does not fit, ``data_range`` or ``reduction`` is
             out of range, both extra results are asked for, ``preset`` is none of those named, or
             it comes with a window or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is no dense tensor, one of them alone is uint8,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
+
+    Warns:
+        UserWarning: Once for each line that calls, if the images are uint8 and ``data_range`` is 2
+            or less.
 
     Reference:
         Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
@@ -199,7 +203,9 @@ def structural_similarity_index_measure(
         window = Window(gaussian_kernel, sigma, kernel_size)
         window, data_range, k2 = ssim_preset(preset, preds, target, window, data_range, k2)
         gaussian_kernel, sigma, kernel_size = window
-    value_range, interval = (None, None) if data_range is None else parse_data_range(data_range)
+    value_range, interval = (
+        (None, None) if data_range is None else parse_data_range(data_range, preds, target)
+    )
     entries = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
     constants = number("k1", k1), number("k2", k2)
     code = reduction_code(reduction)
