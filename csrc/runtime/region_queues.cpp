@@ -83,6 +83,7 @@ RegionSlot& RegionTimer::pop(DeviceRegions& device, StreamQueue& queue) {
   RegionSlot& slot = *queue.first;
   queue.first = slot.next;
   if (queue.first == nullptr) queue.last = nullptr;
+  if (queue.mark == &slot) queue.mark = nullptr;
   --device.pending;
   return slot;
 }
@@ -141,14 +142,25 @@ std::size_t RegionTimer::advance(DeviceRegions& device, std::size_t most) {
   const cuda::DuringCaptures allowed(driver);
   const cuda::InContext here(driver, device.device->context());
   std::size_t done = 0;
-  for (StreamQueue& queue : device.queues) {
-    if (queue.last == nullptr) continue;
-    // For what it leaves in the driver: how far the stream has come. Otherwise the driver finds that
-    // out for each event whose time is asked for (driver 580: 5 us more for a region).
-    driver.event_query(queue.last->end);
+  for (StreamQueue& queue : device.queues)
     while (done < most && advance(device, queue)) ++done;
-  }
   return done;
+}
+
+// Between regions: takes what had come in before the look before, if all of that has passed. The
+// driver knows then that each of these events has, which it would find out for each one otherwise,
+// of a running stream at several microseconds a region.
+void RegionTimer::look(DeviceRegions& device) {
+  const OwnCall own;
+  const cuda::Driver& driver = device.device->driver();
+  const cuda::DuringCaptures allowed(driver);
+  const cuda::InContext here(driver, device.device->context());
+  for (StreamQueue& queue : device.queues) {
+    if (queue.mark != nullptr && driver.event_query(queue.mark->end) == cuda::kNotReady) continue;
+    for (std::size_t i = 0; queue.mark != nullptr && i < kMostAtOnce; ++i)
+      if (!advance(device, queue)) break;
+    if (queue.mark == nullptr) queue.mark = queue.last;
+  }
 }
 
 std::size_t RegionTimer::read_captured(DeviceRegions& device) {

@@ -249,8 +249,7 @@ void RegionTimer::close(RegionSlot& slot) {
   (queue.last == nullptr ? queue.first : queue.last->next) = &slot;
   queue.last = &slot;
   ++device.pending;
-  if (++closed_ % kRegionsBetweenLooks == 0 && device.pending >= kLeastPending)
-    advance(device, kMostAtOnce);
+  if (++closed_ % kRegionsBetweenLooks == 0 && device.pending >= kLeastPending) look(device);
 }
 
 void RegionTimer::abandon(RegionSlot& slot) {

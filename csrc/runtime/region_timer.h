@@ -74,6 +74,7 @@ struct StreamQueue {
   cuda::Stream stream = nullptr;
   RegionSlot* first = nullptr;
   RegionSlot* last = nullptr;
+  RegionSlot* mark = nullptr;  // the newest at an earlier look, if it is still here
   // The end of the last region that became a sample, from where the next one is measured: times
   // between events are floats, and exact only while they are short.
   cuda::Event anchor = nullptr;
@@ -170,6 +171,7 @@ class RegionTimer {
   RegionSlot& pop(DeviceRegions& device, StreamQueue& queue);
   bool advance(DeviceRegions& device, StreamQueue& queue);
   std::size_t advance(DeviceRegions& device, std::size_t most);
+  void look(DeviceRegions& device);
   std::size_t read_captured(DeviceRegions& device);
   void move_clock(DeviceRegions& device);
   void add(RegionHistory& history, const RegionSample& sample);
