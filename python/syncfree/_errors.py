@@ -13,7 +13,6 @@ import re
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -83,10 +82,11 @@ def explain(error: RuntimeError) -> RuntimeError:
     return error
 
 
-def call(op: Callable[..., Any], *args: Any) -> Any:
-    """The result of an op; its errors are explained."""
+def call(op: Any, *args: Any) -> Any:
+    """The result of an op's overload; its errors are explained."""
     try:
-        return op(*args)
+        # What the overload calls, without the frame and the two tuples of its own.
+        return (op if is_dynamo_compiling() else op._op)(*args)
     except RuntimeError as error:
         raise explain(error) from None
 
