@@ -26,8 +26,9 @@ struct alignas(16) PairOfRows {
   int has_pivots[kPairsOfWarps];
 };
 
-// Opens each time all warps of one side have passed it.
-class Gate {
+// Opens each time all warps of one side have passed it. Of one size on all devices and for the host,
+// which asks for the memory and knows no architecture.
+class alignas(8) Gate {
  public:
   __device__ void close() {
 #if __CUDA_ARCH__ >= 900
@@ -83,6 +84,8 @@ class Gate {
   unsigned arrived_;
 #endif
 };
+
+static_assert(sizeof(Gate) == 8);
 
 inline constexpr int kMostPairs = 8;
 
