@@ -26,8 +26,8 @@ struct alignas(16) PairOfRows {
   int has_pivots[kPairsOfWarps];
 };
 
-// Opens each time all warps of one side have passed it. Of one size on all devices and for the host,
-// which asks for the memory and knows no architecture.
+// Opens each time all warps of one side have passed it. Of one size on all devices and for the
+// host, which asks for the memory and knows no architecture.
 class alignas(8) Gate {
  public:
   __device__ void close() {
