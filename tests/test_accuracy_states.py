@@ -309,4 +309,4 @@ def test_fractions_as_labels(device: str) -> None:
     target = torch.tensor([[0, 1, 2], [1, 0.5, 2]], device=device)
     for average, samplewise in itertools.product(("micro", "macro"), (GLOBAL, SAMPLEWISE)):
         batch = (preds, target.long() if average == "micro" and not samplewise else target)
-        follow(Options("multiclass", 3, average, 1, samplewise), [batch], device)
+        follow(Options("multiclass", 4, average, 1, samplewise), [batch], device)
