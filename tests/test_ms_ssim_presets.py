@@ -208,9 +208,7 @@ def test_refuses_what_are_no_images(device: str) -> None:
     with pytest.raises(RuntimeError, match="same shape"):
         multiscale_structural_similarity_index_measure(a, b, **options)
     for dtype in (torch.int64, torch.float8_e4m3fn):
-        with pytest.raises(
-            RuntimeError, match=r"Expected `preds` to be (images|a tensor of)"
-        ):
+        with pytest.raises(RuntimeError, match=r"Expected `preds` to be (images|a tensor of)"):
             multiscale_structural_similarity_index_measure(a.to(dtype), a, **options)
 
 
