@@ -16,6 +16,7 @@ from syncfree.cli import main
 from syncfree.detector import tiers as tiers_module
 from syncfree.detector.tier3 import Tier3
 from syncfree.detector.tier3 import library as library_module
+from syncfree.detector.tier3 import memory as memory_module
 from syncfree.detector.tier3 import proof as proof_module
 
 PROGRAM = """
@@ -55,6 +56,7 @@ def fake(
     monkeypatch.setattr(tiers_module, "_has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    monkeypatch.setattr(memory_module, "_measured", [None])  # a real GPU would be asked
     monkeypatch.setattr(proof_module, "Spin", FakeSpin)
     monkeypatch.setattr(proof_module, "_ready", lambda: True)
     FakeSpin.started.clear()
