@@ -50,7 +50,7 @@ settings.load_profile("default")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--gpu-record", metavar="FILE", help="write what passed on the GPU, with source hashes"
+        "--gpu-record", metavar="FILE", help="write what passed and failed, with source hashes"
     )
 
 
@@ -121,10 +121,12 @@ def _same_numbers_every_time() -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A run that came to its end is recorded with what failed in it, one that broke off is not."""
     record = session.config.getoption("--gpu-record")
-    if record is None or hasattr(session.config, "workerinput") or exitstatus != pytest.ExitCode.OK:
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if record is None or hasattr(session.config, "workerinput") or not ended:
         return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
     properties = torch.cuda.get_device_properties(0)
     facts = {
         "date": datetime.date.today().isoformat(),
@@ -133,8 +135,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
-        "passed": len(reporter.stats.get("passed", [])),
-        "skipped": len(reporter.stats.get("skipped", [])),
+        "passed": len(stats.get("passed", [])),
+        "failed": sorted({r.nodeid for kind in ("failed", "error") for r in stats.get(kind, [])}),
+        "skipped": len(stats.get("skipped", [])),
         "sources": source_hashes(),
     }
     Path(record).write_text(json.dumps(facts, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Which sources changed since the tests last passed on a GPU.
+"""Which sources changed since all tests last ran on a GPU, and what failed there.
 
 `make test-gpu` records the hash of every file under csrc/, include/ and python/; this compares. It
 never fails: it makes code that no GPU has seen visible.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "tests" / "gpu_verified.json"
+INSTALLED = ROOT / "python" / "syncfree" / "include"  # copies, for C++ programs
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".in"}
 
 
@@ -22,7 +23,7 @@ def source_hashes() -> dict[str, str]:
     return {
         path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(files)
-        if path.suffix in SUFFIXES
+        if path.suffix in SUFFIXES and INSTALLED not in path.parents
     }
 
 
@@ -36,9 +37,12 @@ def main() -> None:
         return
     record = json.loads(RECORD.read_text())
     print(
-        f"Last GPU run: {record['passed']} passed, {record['skipped']} skipped on {record['gpu']}, "
+        f"Last GPU run: {record['passed']} passed, {len(record['failed'])} failed, "
+        f"{record['skipped']} skipped on {record['gpus']} x {record['gpu']}, "
         f"torch {record['torch']}, {record['date']}"
     )
+    for name in record["failed"]:
+        print(f"  failed there: {name}")
     now, then = source_hashes(), record["sources"]
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))
     if not changed:
