@@ -21,10 +21,12 @@ struct Event {
   bool recorded = false;
   bool captured = false;
   std::int64_t at = 0;
+  void* on = nullptr;
 };
 
 struct Stream {
   std::int64_t busy_until = 0;
+  std::int64_t seen = 0;  // how far a query has found it
   bool capturing = false;
   struct Node {
     Event* event;  // null: work
@@ -265,6 +267,7 @@ Result cuEventRecord(void* handle, void* on) {
   event->captured = of.capturing;
   event->recorded = true;
   event->at = moment(of);
+  event->on = on;
   return 0;
 }
 Result cuEventRecordWithFlags(void* handle, void* on, unsigned int flags) {
@@ -277,7 +280,11 @@ Result cuEventRecordWithFlags(void* handle, void* on, unsigned int flags) {
 Result cuEventQuery(void* handle) {
   COUNT();
   unsafe();
-  return state_of(static_cast<Event*>(handle));
+  auto* event = static_cast<Event*>(handle);
+  const Result state = state_of(event);
+  std::int64_t& seen = stream(event->on).seen;
+  if (state == 0 && event->at > seen) seen = event->at;
+  return state;
 }
 Result cuEventSynchronize(void* handle) {
   COUNT();
@@ -285,11 +292,14 @@ Result cuEventSynchronize(void* handle) {
   if (event->at > now) fake_pass(event->at - now);
   return sticky;
 }
-Result cuEventElapsedTime(float* out, void* from, void* to) {
+Result cuEventElapsedTime_v2(float* out, void* from, void* to) {
   COUNT();
   auto *first = static_cast<Event*>(from), *second = static_cast<Event*>(to);
   for (Event* each : {first, second})
     if (const Result state = state_of(each)) return state;
+  for (Event* each : {first, second})
+    if (each->recorded && each->at > stream(each->on).seen)
+      return kNotReady;  // until it is queried
   if (!first->recorded || !second->recorded) return kInvalidHandle;
   *out = static_cast<float>(static_cast<double>(second->at - first->at) / 1e6);
   return 0;

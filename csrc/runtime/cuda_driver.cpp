@@ -45,7 +45,8 @@ const char* fill(Driver& driver, void* library) {
   SYNCFREE_FIND(event_record_with_flags, "cuEventRecordWithFlags");
   SYNCFREE_FIND(event_query, "cuEventQuery");
   SYNCFREE_FIND(event_synchronize, "cuEventSynchronize");
-  SYNCFREE_FIND(event_elapsed, "cuEventElapsedTime");
+  if (!find(library, "cuEventElapsedTime_v2", driver.event_elapsed))
+    SYNCFREE_FIND(event_elapsed, "cuEventElapsedTime");
   SYNCFREE_FIND(module_load, "cuModuleLoadData");
   SYNCFREE_FIND(module_get_function, "cuModuleGetFunction");
   SYNCFREE_FIND(launch, "cuLaunchKernel");

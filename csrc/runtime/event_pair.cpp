@@ -52,7 +52,7 @@ double EventPair::microseconds() const {
     throw cuda::Error("the time of an EventPair is not known yet: ask ready() until it is True");
   const OwnCall own;
   float milliseconds = 0;
-  device_->driver().check(device_->driver().event_elapsed(&milliseconds, start_, stop_),
+  device_->driver().check(device_->driver().elapsed(&milliseconds, start_, stop_),
                           "cuEventElapsedTime");
   return milliseconds * 1e3;
 }

@@ -108,8 +108,8 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
   const cuda::Driver& driver = device.device->driver();
   float to_end = 0, inside = 0;
   const cuda::Event from = queue.anchor == nullptr ? device.clock : queue.anchor;
-  cuda::Result result = driver.event_elapsed(&to_end, from, slot.end);
-  if (result == cuda::kSuccess) result = driver.event_elapsed(&inside, slot.start, slot.end);
+  cuda::Result result = driver.elapsed(&to_end, from, slot.end);
+  if (result == cuda::kSuccess) result = driver.elapsed(&inside, slot.start, slot.end);
   if (result == cuda::kNotReady) return false;
   if (result != cuda::kSuccess) {
     release(pop(device, queue));
@@ -147,9 +147,8 @@ std::size_t RegionTimer::advance(DeviceRegions& device, std::size_t most) {
   return done;
 }
 
-// Between regions: takes what had come in before the look before, if all of that has passed. The
-// driver knows then that each of these events has, which it would find out for each one otherwise,
-// of a running stream at several microseconds a region.
+// Between regions: takes what had come in before the look before, once all of that has passed, for
+// which one query speaks.
 void RegionTimer::look(DeviceRegions& device) {
   const OwnCall own;
   const cuda::Driver& driver = device.device->driver();
@@ -173,8 +172,8 @@ std::size_t RegionTimer::read_captured(DeviceRegions& device) {
     if (slot.is_open || slot.history == nullptr) continue;
     float to_end = 0, inside = 0;
     // Fails for a graph that has not been replayed yet, or that is being replayed now.
-    if (driver.event_elapsed(&to_end, device.clock, slot.end) != cuda::kSuccess ||
-        driver.event_elapsed(&inside, slot.start, slot.end) != cuda::kSuccess || inside < 0)
+    if (driver.elapsed(&to_end, device.clock, slot.end) != cuda::kSuccess ||
+        driver.elapsed(&inside, slot.start, slot.end) != cuda::kSuccess || inside < 0)
       continue;
     device.clock_is_old |= to_end > kClockMilliseconds;
     if (to_end == slot.last_reading) continue;  // the replay that is known
@@ -202,14 +201,14 @@ void RegionTimer::move_clock(DeviceRegions& device) {
     const cuda::Event next = device.device->take_event();
     driver.check(driver.event_record(next, device.device->idle_stream()), "cuEventRecord");
     device.next_clock = next;
-  } else if (driver.event_elapsed(&passed, device.clock, device.next_clock) == cuda::kSuccess) {
+  } else if (driver.elapsed(&passed, device.clock, device.next_clock) == cuda::kSuccess) {
     device.clock_at += passed * 1e3;
     device.clock_is_old = false;
     for (RegionSlot& slot : device.captured) {  // what is known must be known by the new clock
       float before = 0, after = std::numeric_limits<float>::quiet_NaN();
-      if (driver.event_elapsed(&before, device.clock, slot.end) == cuda::kSuccess &&
+      if (driver.elapsed(&before, device.clock, slot.end) == cuda::kSuccess &&
           before == slot.last_reading)
-        driver.event_elapsed(&after, device.next_clock, slot.end);
+        driver.elapsed(&after, device.next_clock, slot.end);
       slot.last_reading = after;
     }
     device.device->give_back(
