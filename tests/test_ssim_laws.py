@@ -196,6 +196,7 @@ def test_bad_pixels_spoil_their_windows_only(
     target[1, 0, 44, 36] = bad
     value, full = values(preds, target, window, return_full_image=True)
     assert value.isnan().tolist() == [False, True]
+    assert values(preds, target, window).isnan().tolist() == [False, True]
     half = window.padding(2)
     spoiled = torch.zeros_like(full, dtype=torch.bool)
     spoiled[1, 0, 44 - half[0] : 45 + half[0], 36 - half[1] : 37 + half[1]] = True

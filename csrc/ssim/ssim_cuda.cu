@@ -59,9 +59,12 @@ Window make_window(const Problem& problem) {
   return window;
 }
 
-// The images of a next scale come from strips alone.
+// The images of a next scale come from strips alone. A map promises of each pixel what a value does
+// of the mean: patches have a pivot inside of every window, and are within 1e-6 where single pixels
+// of a strip are off by 6e-6.
 bool takes_patches(const Problem& problem, StripWindow strips, const Geometry& geometry) {
-  return strips != StripWindow::kNone && problem.pooled_preds == nullptr && fits_patches(geometry);
+  return strips != StripWindow::kNone && problem.pooled_preds == nullptr &&
+         (problem.map != nullptr || fits_patches(geometry));
 }
 
 // Everything about one launch; the same walk through both arenas tells how much memory it wants.

@@ -63,8 +63,8 @@ StripUnits strip_units(const Geometry& geometry) {
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
   double* const* slots = job.results.slots;
   const bool has_errors = slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr;
-  const bool has_more = job.leaves_border_out() || job.clamp.enabled || job.map != nullptr ||
-                        slots[kContrastDeficit] != nullptr;
+  const bool has_more =
+      job.leaves_border_out() || job.clamp.enabled || slots[kContrastDeficit] != nullptr;
   if (window == StripWindow::kUniform)
     return has_errors || has_more
                ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, stream)

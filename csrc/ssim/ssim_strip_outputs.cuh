@@ -87,7 +87,6 @@ class StripOutputs {
       if (!counts) return;
       if (job_.results.slots[kContrastDeficit] != nullptr)
         for (int c = 0; c < kColumns; ++c) add_contrast(y, c, terms[c]);
-      if (job_.map != nullptr) store_map(y, numerator, inverse);
     }
   }
 
@@ -167,16 +166,6 @@ class StripOutputs {
   __device__ static void write(double* slots, std::int64_t unit, double x) {
     const double sum = warp_sum(x);
     if (threadIdx.x % 32 == 0) slots[unit] = sum;
-  }
-
-  __device__ void store_map(int y, const float (&numerator)[kColumns],
-                            const float (&inverse)[kColumns]) const {
-    const std::int64_t at = (plane_ * height() + y) * width() + first_column_;
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float ssim = fmaf(-2.0f, __fmul_rn(numerator[c], inverse[c]), 1.0f);
-      if (has_column(c)) store_map_value(job_, at + c, ssim);
-    }
   }
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {

@@ -130,8 +130,8 @@ class StripWalk {
       load_shared(own + 3 * kRowFloats, x[1].d);
       take_row<1>(own, row, x[1], about_s, about_d);
     };
-    const bool s_needs_none = !writes_map() && Rules::s_needs_none(two_pairs, constants_.twice_c2);
-    const bool d_needs_none = !writes_map() && Rules::d_needs_none(two_pairs, constants_.twice_c2);
+    const bool s_needs_none = Rules::s_needs_none(two_pairs, constants_.twice_c2);
+    const bool d_needs_none = Rules::d_needs_none(two_pairs, constants_.twice_c2);
     if (__all_sync(kWarp, s_needs_none && d_needs_none && about_zero_)) {
       take(NoPivots{}, NoPivots{});
       return;
@@ -161,15 +161,6 @@ class StripWalk {
       d_.move_pivots({last.d, third_last.d}, about_d);
       take(about_s, about_d);
     }
-  }
-
-  // A map promises for each pixel what a value promises for the mean: there, rows are always about
-  // pivots of their own.
-  __device__ bool writes_map() const {
-    if constexpr (kTask == StripTask::kAnything)
-      return job_.map != nullptr;
-    else
-      return false;
   }
 
   // A row completes an output that counts.
