@@ -69,9 +69,10 @@ class FakeDriver:
         return _runtime.RegionTimer(lambda: self.device, lambda _: self.stream, **values)
 
 
-def compiled(source: Path, target: Path) -> Path:
+def compiled(source: Path, target: Path, *options: str) -> Path:
     compiler = os.environ.get("CXX", "c++")
-    command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", "-o", str(target), str(source)]
+    command = [compiler, "-std=c++20", "-O1", "-shared", "-fPIC", *options]
+    command += ["-o", str(target), str(source)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return target
 

@@ -292,14 +292,20 @@ Result cuEventSynchronize(void* handle) {
   if (event->at > now) fake_pass(event->at - now);
   return sticky;
 }
+#ifdef BEFORE_DRIVER_570
+Result cuEventElapsedTime(float* out, void* from, void* to) {
+#else
 Result cuEventElapsedTime_v2(float* out, void* from, void* to) {
+#endif
   COUNT();
   auto *first = static_cast<Event*>(from), *second = static_cast<Event*>(to);
   for (Event* each : {first, second})
     if (const Result state = state_of(each)) return state;
+#ifndef BEFORE_DRIVER_570
   for (Event* each : {first, second})
     if (each->recorded && each->at > stream(each->on).seen)
       return kNotReady;  // until it is queried
+#endif
   if (!first->recorded || !second->recorded) return kInvalidHandle;
   *out = static_cast<float>(static_cast<double>(second->at - first->at) / 1e6);
   return 0;
@@ -320,7 +326,6 @@ Result cuModuleGetFunction(void** out, void*, const char* name) {
 Result cuLaunchKernel(void* function, unsigned int, unsigned int, unsigned int, unsigned int,
                       unsigned int, unsigned int, unsigned int, void* on, void** arguments,
                       void**) {
-  COUNT();
   COUNT();
   Stream& of = stream(on);
   if (of.capturing) return 900;

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -90,6 +90,22 @@ def test_each_file_is_judged_once() -> None:
     assert judged == [__file__]
 
 
+def test_a_cache_that_another_thread_clears(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cleared(dict):
+        def __setitem__(self, key: str, value: bool) -> None:
+            pass
+
+    monkeypatch.setattr("syncfree._call_places._is_inside", Cleared())
+    assert is_inside(str(PACKAGE / "anything.py"))
+    assert not is_inside(__file__)
+
+
+def test_a_package_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("syncfree._call_places._is_inside", {})
+    monkeypatch.setitem(sys.modules, "torchmetrics", ModuleType("torchmetrics"))
+    assert is_inside(str(PACKAGE / "anything.py"))
+
+
 def test_a_judge_that_fails() -> None:
     def judge(file: str) -> bool:
         raise LookupError(file)
@@ -121,6 +137,21 @@ def test_old_calls_are_forgotten_with_their_code(places: CallPlaces) -> None:
     assert places.find(first) is None
     gc.collect()  # the function and its globals hold each other
     assert code() is None
+
+
+def test_a_code_whose_end_notes_a_call(places: CallPlaces) -> None:
+    """A finalizer may run in the middle of a note, whose room is its own all the same."""
+    ends: list[int] = []
+    call = caller("a_cell_of_a_notebook")
+    weakref.finalize(call.__code__, lambda: ends.append(places.note(0)))
+    call(places.note, 0)
+    del call
+    gc.collect()
+    bits = [places.note(0) for _ in range(KEPT)]
+    gc.collect()
+    assert len(ends) == 1
+    assert len({*bits, *ends}) == KEPT + 1
+    assert [found(places, each)[0] for each in (*bits[1:], *ends)] == [__file__] * KEPT
 
 
 def test_numbers_that_nobody_has(places: CallPlaces) -> None:

@@ -155,6 +155,27 @@ def test_origin_leaves_results_alone(options: Options, device: str) -> None:
     assert torch.equal(with_origin.compute(bits), plain.compute())
 
 
+class Step(torch.nn.Module):
+    def forward(self, preds: Tensor, target: Tensor) -> Tensor:
+        return multiclass_accuracy(preds, target, CLASSES)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_traced_calls_have_no_number() -> None:
+    """With one, each trace would differ from the last, which torch takes for a mistake."""
+    pair = labels("cpu")
+    assert torch.jit.trace(Step(), pair)(*pair) == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_calls_have_no_number(strict: bool) -> None:
+    """In the process that runs the graph it would be that of another call."""
+    exported = torch.export.export(Step(), labels("cpu"), strict=strict)
+    (call,) = (node for node in exported.graph.nodes if node.op == "call_function")
+    *_, options, _ = call.args
+    assert options >> 8 == 0
+
+
 def test_compiled_calls_have_a_slot_and_no_number(device: str) -> None:
     def step(preds: Tensor, target: Tensor) -> Tensor:
         bits = _errors.slot_bits(metric.slot)

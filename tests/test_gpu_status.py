@@ -68,6 +68,17 @@ def test_what_failed_is_told(record: Path, capsys: pytest.CaptureFixture[str]) -
     assert shown.index("tests/test_a.py::a") < shown.index("tests/test_b.py::b")
 
 
+def test_records_from_before_failures_were_recorded(
+    record: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finish(record, pytest.ExitCode.OK, passed=[1])
+    facts = json.loads(record.read_text())
+    del facts["failed"]
+    record.write_text(json.dumps(facts))
+    gpu_status.main()
+    assert "1 passed, 0 failed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "exitstatus",
     [

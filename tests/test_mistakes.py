@@ -153,6 +153,13 @@ def test_one_hot_targets(shape: tuple[int, ...], kind: torch.dtype, device: str)
             sf.multiclass_accuracy(scores.argmax(1).to(place), hot.to(place), 3)
 
 
+def test_labels_alone_are_not_called_one_hot(device: str) -> None:
+    for place in (device, "meta"):
+        labels = torch.zeros(4, dtype=torch.int64, device=place)
+        with pytest.raises(ValueError, match=r"`top_k` is a list, but got labels .*\[4\]\.$"):
+            sf.multiclass_accuracy(labels, labels, 3, top_k=[1, 2])
+
+
 def test_labels_of_as_many_columns_as_classes(device: str) -> None:
     labels = torch.tensor([[0, 1, 2], [2, 1, 0]], device=device)
     assert sf.multiclass_accuracy(labels, labels, 3) == 1
@@ -266,6 +273,16 @@ def test_bytes_beside_floats_in_psnr() -> None:
     floats = torch.rand(1, 3, 16, 16)
     (warning,) = shown_once(lambda: psnr(floats, (floats * 255).byte()))
     assert "`target` is uint8" in str(warning.message)
+
+
+def test_the_warning_is_of_the_module_that_calls() -> None:
+    """By whose name filters choose, as those of `python -W` and of pytest."""
+    octets = torch.zeros(2, 1, 3, 16, 16, dtype=torch.uint8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", module=__name__)
+        psnr(*octets)
+    assert not caught
 
 
 @pytest.mark.parametrize("measure", [psnr, ssim])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from fake_driver import NEAR, FakeDriver, run, samples_of
+from fake_driver import NEAR, SOURCE, FakeDriver, compiled, run, samples_of
 from syncfree.errors import TimerError
 
 
@@ -230,6 +231,35 @@ def test_the_regions_between_polls_are_looked_at(fake: FakeDriver) -> None:
         run(timer, fake, 1)
         fake.let_pass(1)
     assert timer.counts()["pending"] < 100  # nobody has polled
+
+
+def test_one_look_takes_few_regions_of_all_streams(fake: FakeDriver) -> None:
+    """It is made while a region closes, whose time must not grow with the number of streams."""
+    timer = fake.timer(capacity=2048)
+    streams = range(0x100, 0x130)
+    for fake.stream in streams:
+        run(timer, fake, 10)
+    fake.let_pass(1e6)
+    before = fake.calls("cuEventElapsedTime_v2")
+    for fake.stream in streams[:16]:  # one look
+        run(timer, fake, 10)
+    assert 0 < fake.calls("cuEventElapsedTime_v2") - before <= 2 * 24 + 1
+    fake.let_pass(1e6)
+    assert timer.poll() == len(streams) + 16 - 24
+
+
+def test_a_driver_that_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 570 there was no second version of the call."""
+    library = compiled(SOURCE, tmp_path / "libfakecuda.so", "-DBEFORE_DRIVER_570")
+    monkeypatch.setenv("SYNCFREE_LIBCUDA", str(library))
+    fake = FakeDriver(library)
+    timer = fake.timer()
+    for us in (10, 20, 30):
+        run(timer, fake, us)
+    fake.let_pass(30)
+    assert timer.poll() == 2
+    assert [s.gpu_us for s in samples_of(timer)] == pytest.approx([10, 20], **NEAR)
+    assert fake.calls("cuEventElapsedTime") == 2 * 2 + 1
 
 
 def test_only_regions_that_are_known_to_have_passed_are_timed(fake: FakeDriver) -> None:

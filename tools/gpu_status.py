@@ -36,12 +36,13 @@ def main() -> None:
         )
         return
     record = json.loads(RECORD.read_text())
+    failed = record.get("failed", [])  # runs with failures were not recorded at first
     print(
-        f"Last GPU run: {record['passed']} passed, {len(record['failed'])} failed, "
+        f"Last GPU run: {record['passed']} passed, {len(failed)} failed, "
         f"{record['skipped']} skipped on {record['gpus']} x {record['gpu']}, "
         f"torch {record['torch']}, {record['date']}"
     )
-    for name in record["failed"]:
+    for name in failed:
         print(f"  failed there: {name}")
     now, then = source_hashes(), record["sources"]
     changed = sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name))

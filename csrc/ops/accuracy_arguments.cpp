@@ -236,7 +236,7 @@ AccuracyCall AccuracyCall::multiclass_top_k(const Tensor& preds, const Tensor& t
     fail_value(
         "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
         "list, but got labels of shape ",
-        shape_text(preds), ".", kOneHotAdvice);
+        shape_text(preds), ".", has_classes(target, num_classes) ? kOneHotAdvice : "");
   AccuracyCall call =
       multiclass(preds, target, num_classes, list.k[list.count - 1], options, ignore_index);
   call.problem_.top_ks = list;

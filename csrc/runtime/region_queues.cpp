@@ -154,10 +154,10 @@ void RegionTimer::look(DeviceRegions& device) {
   const cuda::Driver& driver = device.device->driver();
   const cuda::DuringCaptures allowed(driver);
   const cuda::InContext here(driver, device.device->context());
+  std::size_t done = 0;
   for (StreamQueue& queue : device.queues) {
     if (queue.mark != nullptr && driver.event_query(queue.mark->end) == cuda::kNotReady) continue;
-    for (std::size_t i = 0; queue.mark != nullptr && i < kMostAtOnce; ++i)
-      if (!advance(device, queue)) break;
+    while (queue.mark != nullptr && done < kMostAtOnce && advance(device, queue)) ++done;
     if (queue.mark == nullptr) queue.mark = queue.last;
   }
 }

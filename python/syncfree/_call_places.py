@@ -71,16 +71,15 @@ def frame_outside(frame: FrameType) -> FrameType:
 
 def is_inside(file: str) -> bool:
     """Whether a file is one of the packages'."""
-    if file not in _is_inside:
+    inside = _is_inside.get(file)  # once: another thread may clear them
+    if inside is None:
         if len(_is_inside) > _MOST_FILES:
             _is_inside.clear()
-        folders = [
-            str(Path(module.__file__).parent) + os.sep
-            for module in map(sys.modules.get, _PACKAGES)
-            if module is not None and module.__file__ is not None
-        ]
-        _is_inside[file] = file.startswith(tuple(folders))
-    return _is_inside[file]
+        modules = map(sys.modules.get, _PACKAGES)
+        files = [getattr(module, "__file__", None) for module in modules]
+        folders = [str(Path(each).parent) + os.sep for each in files if each is not None]
+        inside = _is_inside[file] = file.startswith(tuple(folders))
+    return inside
 
 
 def line_of(code: CodeType, instruction: int) -> int:

@@ -16,7 +16,7 @@ from collections import deque
 from typing import Any
 
 import torch
-from torch.compiler import is_dynamo_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from syncfree._call_places import call_places, line_of
 from syncfree._ops import registry  # noqa: F401  (loads the libraries)
@@ -53,9 +53,19 @@ def new_slot(metric: object) -> int:
 # ---- Calls.
 
 _places = call_places(_CALL_SHIFT)
-# The options of an op with a number for this call, by which an error finds its line. Not for
-# compiled code, which has no lines.
+# The options of an op with a number for this call, by which an error finds its line. Not where
+# `becomes_a_graph`.
 with_call = _places.note
+
+_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+
+
+def becomes_a_graph() -> bool:
+    """Whether calls are recorded, by torch.compile, torch.export or torch.jit.trace.
+
+    The graph runs at other places than that, and perhaps in a process with other numbers.
+    """
+    return is_compiling() or _is_tracing()
 
 
 def slot_bits(slot: int) -> int:

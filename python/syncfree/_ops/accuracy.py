@@ -220,9 +220,10 @@ def _fake_multiclass_top_k(
                 f"Expected argument `top_k` to hold integers of 1 to `num_classes`, but got {k}."
             )
     if preds.ndim == target.ndim:
+        advice = _ONE_HOT_ADVICE if _has_classes(target, num_classes) else ""
         raise ValueError(
             "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
-            f"list, but got labels of shape {list(preds.shape)}.{_ONE_HOT_ADVICE}"
+            f"list, but got labels of shape {list(preds.shape)}.{advice}"
         )
     value = _fake_multiclass(preds, target, num_classes, max(top_k), options, ignore_index)
     return value.new_empty((len(top_k), *value.shape))

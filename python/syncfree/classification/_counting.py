@@ -119,7 +119,7 @@ class CountingMetric(SyncFreeMetric):
         if self._validates:
             # torch 2.11 does not compile `|=` of a symbolic int.
             options = options | self._slot_bits
-            if not is_dynamo_compiling():
+            if not _errors.becomes_a_graph():
                 options = _errors.with_call(options)
         require_tensors(tensors[0], tensors[1])
         return _errors.call(

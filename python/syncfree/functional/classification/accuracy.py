@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 
 from syncfree import _errors
 from syncfree._ops import accuracy as ops
@@ -308,7 +307,7 @@ def _run(
     op: Callable[..., Any], preds: Tensor, target: Tensor, arguments: tuple[Any, ...]
 ) -> Tensor:
     *own, options, ignore_index = arguments
-    if ops.validates(options) and not is_dynamo_compiling():
+    if ops.validates(options) and not _errors.becomes_a_graph():
         options = _errors.with_call(options)
     value: Tensor = _errors.call(op, preds, target, *own, options, ignore_index)
     return value

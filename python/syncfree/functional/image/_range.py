@@ -57,6 +57,7 @@ def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
                 UserWarning,
                 frame.f_code.co_filename,
                 frame.f_lineno,
+                module=frame.f_globals.get("__name__"),
                 registry=frame.f_globals.setdefault("__warningregistry__", {}),
             )
             return
