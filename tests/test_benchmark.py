@@ -179,7 +179,7 @@ def test_bad_arguments(options, message) -> None:
 @pytest.mark.parametrize(
     ("fn", "error", "message"),
     [
-        (7, TypeError, "fn is a function or a mapping of functions, but int is 7"),
+        (7, TypeError, "fn is a function or a mapping of functions, but got 7"),
         ({"a": 7}, TypeError, "but a is 7"),
         ({1: int}, TypeError, "the names of contenders are texts, but got 1"),
         ({}, ValueError, "it is empty"),

@@ -72,7 +72,35 @@ def test_a_call_that_a_tier_does_not_support(script, capsys: pytest.CaptureFixtu
     assert syncs(path) == 2
     shown = capsys.readouterr().err
     assert "syncfree syncs: torch.cuda.CUDAGraph is not supported without a GPU" in shown
+    assert f"{path}:2 in <module>" in shown
     assert "Traceback" not in shown
+
+
+def test_an_error_of_syncfree_in_the_program_is_the_program_s(
+    script, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = script(
+        """
+        import syncfree
+        from detector_stub import wait
+
+        wait()
+        region = syncfree.EventTimer().start("step")
+        region.stop()
+        region.stop()
+        """
+    )
+    assert syncs("--json", "a.json", path) == 2
+    shown = capsys.readouterr()
+    assert f'File "{path}", line 7, in <module>' in shown.err
+    assert "TimerError: region 'step' is not open" in shown.err
+    assert f"the host waits 1 time at 1 line {NOT_JUDGED}" in shown.out
+    assert json.loads(Path("a.json").read_text())["failed"] is True
+
+
+def test_a_run_whose_time_is_up_says_so(script, capsys: pytest.CaptureFixture[str]) -> None:
+    assert syncs("--seconds", 0.1, script("import time\ntime.sleep(60)")) == 0
+    assert "stopped after 0.1 s: the report is of the run so far" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:
     assert syncs("--baseline", "b.json", "--baseline-update", path) == 0
     assert syncs("--baseline", "b.json", path) == 0
     shown = capsys.readouterr()
-    assert "1 known sites of the baseline left out" in shown.err
+    assert "1 known site of the baseline left out" in shown.err
     script(TRAIN.replace("    optimizer.step()", "    optimizer.step()\n    wait()"))
     assert syncs("--baseline", "b.json", path) == 1
     shown = capsys.readouterr().out

@@ -46,6 +46,14 @@ from syncfree.detector.suggestions import suggest
             {"api": "cuMemcpyHtoD_v2", "source": "torch.tensor(3, device=d)", "direction": "h2d"},
             "`device=`",
         ),
+        (
+            {"api": "torch.tensor", "source": "n = tensor(3, device=d)", "direction": "h2d"},
+            "`device=`",
+        ),
+        (
+            {"api": "Tensor.item", "source": "total += loss.item()  # and not the mean"},
+            "0-d tensor",
+        ),
         ({"api": "torch.cuda.synchronize"}, "wait_stream"),
         ({"api": "Event.query"}, "A loop on `query()`"),
         ({"api": "print", "source": "print(x)"}, "Printing a tensor"),

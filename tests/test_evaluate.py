@@ -125,6 +125,18 @@ def test_wrong_arguments(arguments, message):
         evaluate(**{"model": halve, "dataset": Data(4), "metrics": METRICS, **arguments})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"metrics": mse}, "mapping of names to functions, but got function"),
+        ({"dataset": iter([])}, "has a length .* but got list_iterator"),
+    ],
+)
+def test_arguments_of_wrong_types(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        evaluate(**{"model": halve, "dataset": Data(4), "metrics": METRICS, **arguments})
+
+
 def test_memory_that_runs_out_costs_no_item(device):
     sizes = []
 

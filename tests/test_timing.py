@@ -227,7 +227,7 @@ def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.Mo
         fake.work(100, 10)
         fake.work(200, 11)
     assert timer.samples() == []
-    assert timer.summary().notes == ["1 regions had not ended on the GPU yet."]
+    assert timer.summary().notes == ["1 region had not ended on the GPU yet."]
     fake.let_pass(200)
     (here,), (there,) = timer.samples(), fixed.samples()
     assert (here.device, here.stream, round(here.gpu_us)) == (0, 10, 100)

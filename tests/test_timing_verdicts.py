@@ -191,7 +191,7 @@ def test_notes_say_what_is_missing() -> None:
     assert notes[1].startswith("3 regions were dropped because all slots were taken")
     recording = Recording((), clock="the host's clock, because it rains", lost=1, problem="why")
     text = str(Summary(recording))
-    assert text == "Times are of the host's clock, because it rains.\n1 regions were lost: why."
+    assert text == "Times are of the host's clock, because it rains.\n1 region was lost: why."
     assert str(Summary(Recording(()))) == "no samples yet"
 
 

@@ -207,6 +207,8 @@ def _contenders(
         contenders = dict(fn)
         if not contenders:
             raise ValueError("fn is a function or a mapping of at least one, but it is empty")
+    elif not callable(fn):
+        raise TypeError(f"fn is a function or a mapping of functions, but got {fn!r}")
     else:
         contenders = {str(getattr(fn, "__name__", None) or type(fn).__name__): fn}
     for name, each in contenders.items():

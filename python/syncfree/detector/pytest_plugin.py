@@ -269,6 +269,7 @@ class Ratchet:
         if not self._tests and not self._update:
             return
         from syncfree.detector.baseline import Baseline
+        from syncfree.detector.text import plural
 
         # What only tests outside of this session reach is neither vanished nor taken out.
         of_others = [
@@ -280,7 +281,8 @@ class Ratchet:
             sites = [*self._sites.values(), *of_others]
             Baseline(sites, self._root).write(self._file)
             terminalreporter.write_sep("-", "waits for the GPU")
-            terminalreporter.write_line(f"{len(sites)} known waits written to {self._file}")
+            known = plural(len(sites), "known wait")
+            terminalreporter.write_line(f"{known} written to {self._file}")
             return
         rest = [each for each in self._baseline().sites if each not in of_others]
         vanished = _not_among(rest, list(self._sites.values()))

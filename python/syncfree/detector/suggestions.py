@@ -131,6 +131,8 @@ _READS = re.compile(
     r"(?<!aten::)\bindex\b|tolist"
 )
 _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto\b")
+_NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(")
+_COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
 
@@ -149,7 +151,7 @@ _BY_SOURCE = [
     (r"\bempty_cache\(", ALLOCATOR),
     (r"\bsynchronize\(", SYNCHRONIZE),
     (r"\.(cpu|numpy)\(", READ_BACK),
-    (r"\btorch\.(tensor|as_tensor)\(", NEW_TENSOR),
+    (_NEW_TENSOR.pattern, NEW_TENSOR),
     (r"\.(cuda|to)\(", UPLOAD),
 ]
 
@@ -177,6 +179,7 @@ def suggest(
         'Pass `output_size=` to repeat_interleave, so that it need not add up the repeats.'
     """
     names = [api, *op_stack]
+    source = _COMMENT.sub("", source)
     known = _by_name(names, direction)
     if known is not None:
         return known
@@ -193,7 +196,7 @@ def suggest(
 
 
 def _of_an_upload(source: str, host_memory: str | None) -> str:
-    if re.search(r"\btorch\.(tensor|as_tensor)\(", source):
+    if _NEW_TENSOR.search(source):
         return NEW_TENSOR
     return NON_BLOCKING if host_memory == "pinned" else UPLOAD
 

@@ -80,6 +80,7 @@ def evaluate(
         All values, on every rank.
 
     Raises:
+        TypeError: metrics without names, or a data set without a length or an index.
         ValueError: no metric, unknown schedule, wrong costs, or a model in training mode.
         EvaluationError: items failed, and `strict`; it has the evaluation.
         torch.distributed.DistError: the store is gone.
@@ -98,7 +99,7 @@ def evaluate(
         >>> found.values["psnr"].round(decimals=2).tolist()
         [26.02, 26.02, 26.02]
     """
-    _check(model, metrics, schedule, batch)
+    _check(model, dataset, metrics, schedule, batch)
     checked = check_costs(costs, len(dataset))
     fleet = fleet or connect()
     own = _device(device, fleet)
@@ -183,7 +184,18 @@ def _result(document: dict[str, Any], names: Sequence[str], strict: bool) -> Eva
     return evaluation
 
 
-def _check(model: Model, metrics: Mapping[str, Metric], schedule: str, batch: int | None) -> None:
+def _check(
+    model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: str, batch: int | None
+) -> None:
+    if not hasattr(metrics, "items"):  # a MetricCollection has them and is no Mapping
+        raise TypeError(
+            f"metrics is a mapping of names to functions, but got {type(metrics).__name__}"
+        )
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise TypeError(
+            "dataset has a length and gives an input and a target for an index, but got "
+            f"{type(dataset).__name__}; make it a list if it only iterates"
+        )
     if not metrics:
         raise ValueError("evaluate needs at least one metric, got none")
     if schedule not in SCHEDULES:

@@ -155,8 +155,14 @@ class Recording:
             (self.skipped, "could not be timed (legacy stream during a capture, or forked child)"),
             (self.lost, f"were lost: {self.problem}"),
         )
-        lines += [f"{count} regions {what}." for count, what in counts if count]
+        lines += [_of_regions(count, what) for count, what in counts if count]
         return [*lines, *self.remarks]
+
+
+def _of_regions(count: int, what: str) -> str:
+    if count == 1:
+        return f"1 region {what.replace('were', 'was', 1)}."
+    return f"{count} regions {what}."
 
 
 def from_runtime(histories: list[tuple[Any, ...]]) -> tuple[History, ...]:

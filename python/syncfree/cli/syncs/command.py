@@ -15,9 +15,10 @@ from rich.text import Text
 from syncfree.cli.compare.tables import make_console
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
 from syncfree.cli.syncs.program import Program, ProgramError, show_error
+from syncfree.detector.stack import MACHINERY, is_inside, stack_of_error
 from syncfree.detector.text import plural
 from syncfree.detector.tiers import BY_NAME
-from syncfree.errors import DetectorError, SyncError, SyncfreeError
+from syncfree.errors import DetectorError, SyncfreeError
 
 if TYPE_CHECKING:
     from syncfree.detector.baseline import Difference
@@ -163,6 +164,8 @@ def _run(
             around.enter_context(iterations.at_optimizer_steps())
         around.enter_context(iterations.within_time())
         failed = _run_program(lambda: program.run(options.step_function, iterations.wrap), notes)
+    if iterations.ran_out_of_time:
+        notes.print(f"stopped after {options.seconds:g} s: the report is of the run so far")
     report = region.report
     if before and not iterations.judged:
         report = join(before[0], report)
@@ -184,7 +187,8 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
     """Whether the program failed; what it raised is shown as the interpreter shows it.
 
     Raises:
-        SyncfreeError: The detector, not the program, could not go on.
+        DetectorError: The detector, not the program, could not go on.
+        ProgramError: There is no such program.
     """
     try:
         run()
@@ -196,9 +200,9 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
         if end.code:
             notes.print(Text(f"the program exited with {end.code}"))
             return True
+    except (DetectorError, ProgramError):
+        raise
     except BaseException as error:
-        if isinstance(error, SyncfreeError) and not isinstance(error, SyncError):
-            raise
         show_error(error)
         return True
     return False
@@ -240,7 +244,7 @@ def _compared(report: Report, options: SyncsOptions) -> Difference | None:
 
 def _show_difference(difference: Difference, notes: Console, failed: bool) -> None:
     if difference.known:
-        notes.print(f"{len(difference.known)} known sites of the baseline left out")
+        notes.print(f"{plural(len(difference.known), 'known site')} of the baseline left out")
     # A program that failed did not get to all of its lines.
     for each in () if failed else difference.vanished:
         notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
@@ -255,3 +259,8 @@ def _write(file: Path, document: dict[str, Any]) -> None:
 
 def _complain(console: Console, error: Exception) -> None:
     console.print(Text.assemble(("syncfree syncs: ", "red"), str(error)))
+    # What a tier cannot do was asked for by a line of the program.
+    if isinstance(error, DetectorError):
+        place = stack_of_error(error.__traceback__)[0]
+        if not is_inside(place.file, MACHINERY):
+            console.print(Text(f"  {place.file}:{place.line} in {place.function}"))

@@ -39,6 +39,7 @@ class Iterations:
         self._lock = threading.Lock()
         self._deadline = float("inf")
         self.done = 0
+        self.ran_out_of_time = False
 
     @property
     def judged(self) -> int:
@@ -59,6 +60,7 @@ class Iterations:
         if self._steps is not None and done >= self._warmup + self._steps:
             raise EndOfRunError
         if time.monotonic() >= self._deadline:
+            self.ran_out_of_time = True
             raise EndOfRunError
 
     def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,6 +107,7 @@ class Iterations:
             if self.done and time.monotonic() < self._deadline + _GRACE_SECONDS:
                 signal.setitimer(signal.ITIMER_REAL, _GRACE_SECONDS)
                 return
+            self.ran_out_of_time = True
             raise EndOfRunError
 
         former = signal.signal(signal.SIGALRM, time_is_up)
