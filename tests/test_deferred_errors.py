@@ -112,8 +112,8 @@ def test_origin_is_named() -> None:
     metric = Metric(device="cpu")
     bits = _errors.with_call(_errors.slot_bits(metric.slot))
     line = current_line() - 1
-    call = bits >> 20
-    assert bits >> 8 & 0xFFF == metric.slot
+    call = bits >> _errors._CALL_SHIFT
+    assert bits >> _errors._SLOT_SHIFT & 0xFFF == metric.slot
     error = RuntimeError(f"Wrong. [syncfree metric {metric.slot}, call {call}]\nMore.", 3)
     assert _errors.explain(error) is error
     assert error.args == (f'Wrong. Metric: Metric. Call: file "{__file__}", line {line}.\nMore.', 3)
@@ -126,12 +126,13 @@ def test_code_of_the_packages_is_not_the_origin() -> None:
     exec(compile(source, str(package / "somewhere.py"), "exec"), scope)
     bits = scope["call"](scope["call"], _errors.with_call, 0)  # type: ignore[operator]
     line = current_line() - 1
-    error = _errors.explain(RuntimeError(f"[syncfree metric 0, call {bits >> 20}]".join([" ", ""])))
+    call = bits >> _errors._CALL_SHIFT
+    error = _errors.explain(RuntimeError(f" [syncfree metric 0, call {call}]"))
     assert str(error) == f' Call: file "{__file__}", line {line}.'
 
 
 def test_old_calls_are_forgotten_not_mixed_up() -> None:
-    first = _errors.with_call(0) >> 20
+    first = _errors.with_call(0) >> _errors._CALL_SHIFT
     for _ in range(4096):
         _errors.with_call(0)
     assert str(_errors.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
@@ -148,7 +149,7 @@ def test_origin_leaves_results_alone(options: Options, device: str) -> None:
     preds = torch.rand(6, 3, device=device).round()
     target = torch.ones(6, 3, dtype=torch.int64, device=device)
     with_origin, plain = Counting(options, device), Counting(options, device)
-    bits = 0xFFF << 8 | (2**43 - 1) << 20
+    bits = 0xFFF << _errors._SLOT_SHIFT | (2**41 - 1) << _errors._CALL_SHIFT
     value = with_origin.forward(preds, target, bits)
     assert torch.equal(value, plain.forward(preds, target))
     assert all(map(torch.equal, with_origin.states, plain.states))
@@ -169,7 +170,10 @@ def test_traced_calls_have_no_number() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_calls_have_no_number(strict: bool) -> None:
-    """In the process that runs the graph it would be that of another call."""
+    """In the process that runs the graph it would be that of another call.
+
+    Nor do their values come from the pool of scalars, of which no graph's memory may be part.
+    """
     exported = torch.export.export(Step(), labels("cpu"), strict=strict)
     (call,) = (node for node in exported.graph.nodes if node.op == "call_function")
     *_, options, _ = call.args

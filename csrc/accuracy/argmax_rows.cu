@@ -1,5 +1,6 @@
 // Class counts from contiguous rows of scores by the argmax of each row, with top_k > 1 by the rank
 // of its target too.
+#include "accuracy/launch_job.cuh"
 #include "accuracy/row_walk.cuh"
 
 namespace syncfree::accuracy {
@@ -96,33 +97,28 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads)
 }
 
 template <class T, bool kRank>
-void launch_for(const CountJob& job, cudaStream_t stream) {
+cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
   switch (job.lanes) {
     case 128:
-      argmax_by_blocks<T, kRank, 128><<<job.blocks, 128, 0, stream>>>(job);
-      break;
+      return launch_job(argmax_by_blocks<T, kRank, 128>, 128, 0, stream, job);
     case 256:
-      argmax_by_blocks<T, kRank, 256><<<job.blocks, 256, 0, stream>>>(job);
-      break;
+      return launch_job(argmax_by_blocks<T, kRank, 256>, 256, 0, stream, job);
     case 1024:
-      argmax_by_blocks<T, kRank, 1024><<<job.blocks, 1024, 0, stream>>>(job);
-      break;
+      return launch_job(argmax_by_blocks<T, kRank, 1024>, 1024, 0, stream, job);
     default:
-      argmax_by_lanes<T, kRank>
-          <<<job.blocks, kWarpKernelThreads, job.shared_bytes(), stream>>>(job);
-      break;
+      return launch_job(argmax_by_lanes<T, kRank>, kWarpKernelThreads, job.shared_bytes(), stream,
+                        job);
   }
 }
 
 }  // namespace
 
 cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream) {
-  dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
+  return dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const bool ranks = job.top_k > 1 || job.tally == Tally::kRanks;
-    ranks ? launch_for<T, true>(job, stream) : launch_for<T, false>(job, stream);
+    return ranks ? launch_for<T, true>(job, stream) : launch_for<T, false>(job, stream);
   });
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::accuracy

@@ -1,5 +1,6 @@
 // Scores whose classes lie apart, as in images (N, C, H, W): a thread walks the classes of four
 // pixels.
+#include "accuracy/launch_job.cuh"
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
 
@@ -270,24 +271,24 @@ __global__ void __launch_bounds__(kThreads,
 }
 
 template <class T, Walk kWalk>
-void launch_walk(const CountJob& job, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) {
-    kernel<<<job.blocks, kThreads, job.shared_bytes(), stream>>>(job);
+cudaError_t launch_walk(const CountJob& job, cudaStream_t stream) {
+  const auto launch = [&](void (*kernel)(CountJob)) {
+    return launch_job(kernel, kThreads, job.shared_bytes(), stream, job);
   };
   if constexpr (sizeof(T) < 8) {
     if (job.vectorized) return launch(walk_classes<T, true, kWalk>);
   }
-  launch(walk_classes<T, false, kWalk>);
+  return launch(walk_classes<T, false, kWalk>);
 }
 
 template <class T>
-void launch_for(const CountJob& job, cudaStream_t stream) {
+cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
   switch (walk_of(job)) {
     case Walk::kPrediction:
       return launch_walk<T, Walk::kPrediction>(job, stream);
     case Walk::kRank:
       return launch_walk<T, Walk::kRank>(job, stream);
-    case Walk::kBoth:
+    default:
       return launch_walk<T, Walk::kBoth>(job, stream);
   }
 }
@@ -295,9 +296,9 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream) {
-  dispatch_score_dtype(job.preds_dtype,
-                       [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
-  return cudaGetLastError();
+  return dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
+    return launch_for<typename decltype(tag)::type>(job, stream);
+  });
 }
 
 }  // namespace syncfree::accuracy

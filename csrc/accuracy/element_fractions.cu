@@ -1,5 +1,6 @@
 // Counts of elements that are judged alone: binary, multilabel, and class labels pooled.
 #include "accuracy/element_totals.cuh"
+#include "accuracy/launch_job.cuh"
 
 namespace syncfree::accuracy {
 namespace {
@@ -10,6 +11,7 @@ constexpr int kThreads = kElementThreads;
 template <class T>
 __global__ void __launch_bounds__(kThreads, kElementBlocksPerMultiprocessor)
     judge_by_teams(const __grid_constant__ CountJob job) {
+  wait_for_kernel_ahead();
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t team = quotient(thread, job.lanes);
   const std::int64_t lane = thread - team * job.lanes;
@@ -45,6 +47,7 @@ __global__ void __launch_bounds__(kThreads, column_blocks_per_multiprocessor(kLi
     judge_by_columns(const __grid_constant__ CountJob job) {
   __shared__ Counts sums[kThreads];
   sums[threadIdx.x] = {};
+  wait_for_kernel_ahead();
   __syncthreads();
 
   const auto columns = static_cast<unsigned int>(job.columns);
@@ -77,42 +80,36 @@ __global__ void __launch_bounds__(kThreads, column_blocks_per_multiprocessor(kLi
 }
 
 __global__ void __launch_bounds__(kThreads) finish_elements(const __grid_constant__ CountJob job) {
+  wait_for_kernel_ahead();
   const unsigned long long bad_labels = finish_values(job, blockIdx.x, gridDim.x);
   if (is_last_block(&job.grid->ticket, gridDim.x)) clear_grid_totals(job, bad_labels);
 }
 
 template <class T>
-void launch_for(const CountJob& job, cudaStream_t stream) {
-  if (job.columns == 0) {
-    judge_by_teams<T><<<job.blocks, kThreads, 0, stream>>>(job);
-    return;
-  }
+cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
+  if (job.columns == 0) return launch_job(judge_by_teams<T>, kThreads, 0, stream, job);
   if constexpr (kScores<T>) {
-    if (job.is_line) {
-      judge_by_columns<T, true><<<job.blocks, kThreads, 0, stream>>>(job);
-      return;
-    }
+    if (job.is_line) return launch_job(judge_by_columns<T, true>, kThreads, 0, stream, job);
   }
-  judge_by_columns<T, false><<<job.blocks, kThreads, 0, stream>>>(job);
+  return launch_job(judge_by_columns<T, false>, kThreads, 0, stream, job);
 }
 
 }  // namespace
 
 cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream) {
-  if (job.predicts_labels) {
-    launch_for<Labels>(job, stream);
-  } else {
-    dispatch_score_dtype(job.preds_dtype,
-                         [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
-  }
-  if (job.finish_separately) {
+  const cudaError_t status = job.predicts_labels
+                                 ? launch_for<Labels>(job, stream)
+                                 : dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
+                                     return launch_for<typename decltype(tag)::type>(job, stream);
+                                   });
+  if (status == cudaSuccess && job.finish_separately) {
     constexpr std::int64_t kMostBlocks = 65536;
     const std::int64_t work =
         job.averages_labels ? job.values : (job.group_count + kThreads - 1) / kThreads;
     const auto blocks = static_cast<unsigned int>(work < kMostBlocks ? work : kMostBlocks);
-    finish_elements<<<blocks, kThreads, 0, stream>>>(job);
+    return launch_early(finish_elements, blocks, kThreads, 0, stream, job);
   }
-  return cudaGetLastError();
+  return status;
 }
 
 }  // namespace syncfree::accuracy

@@ -62,7 +62,7 @@ cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream) {
   const std::int64_t blocks = (job.slots + kThreads - 1) / kThreads;
   const std::int64_t most = std::int64_t{4} * current_device_info().multiprocessors;
   return launch_early(finish_classes, static_cast<unsigned int>(std::min(blocks, most)), kThreads,
-                      stream, job);
+                      0, stream, job);
 }
 
 }  // namespace syncfree::accuracy

@@ -1,4 +1,5 @@
 // Class counts from predicted labels: one increment for a right element, two for a wrong one.
+#include "accuracy/launch_job.cuh"
 #include "accuracy/tally.cuh"
 
 namespace syncfree::accuracy {
@@ -54,8 +55,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
 }  // namespace
 
 cudaError_t launch_label_counts(const CountJob& job, cudaStream_t stream) {
-  count_labels<<<job.blocks, kThreads, job.shared_bytes(), stream>>>(job);
-  return cudaGetLastError();
+  return launch_job(count_labels, kThreads, job.shared_bytes(), stream, job);
 }
 
 }  // namespace syncfree::accuracy

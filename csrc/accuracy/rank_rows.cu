@@ -1,4 +1,5 @@
 // The target's rank in contiguous rows of scores: leaves a row once top_k classes beat the target.
+#include "accuracy/launch_job.cuh"
 #include "accuracy/row_walk.cuh"
 
 namespace syncfree::accuracy {
@@ -79,26 +80,23 @@ __global__ void __launch_bounds__(kThreads, kResidentThreads / kThreads)
 }
 
 template <class T>
-void launch_for(const CountJob& job, cudaStream_t stream) {
+cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
   switch (job.lanes) {
     case 128:
-      rank_by_blocks<T, 128><<<job.blocks, 128, 0, stream>>>(job);
-      break;
+      return launch_job(rank_by_blocks<T, 128>, 128, 0, stream, job);
     case 1024:
-      rank_by_blocks<T, 1024><<<job.blocks, 1024, 0, stream>>>(job);
-      break;
+      return launch_job(rank_by_blocks<T, 1024>, 1024, 0, stream, job);
     default:
-      rank_by_lanes<T><<<job.blocks, kWarpKernelThreads, job.shared_bytes(), stream>>>(job);
-      break;
+      return launch_job(rank_by_lanes<T>, kWarpKernelThreads, job.shared_bytes(), stream, job);
   }
 }
 
 }  // namespace
 
 cudaError_t launch_rank_rows(const CountJob& job, cudaStream_t stream) {
-  dispatch_score_dtype(job.preds_dtype,
-                       [&](auto tag) { launch_for<typename decltype(tag)::type>(job, stream); });
-  return cudaGetLastError();
+  return dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
+    return launch_for<typename decltype(tag)::type>(job, stream);
+  });
 }
 
 }  // namespace syncfree::accuracy

@@ -1,5 +1,6 @@
 // Short contiguous rows of scores, as in channels-last images: a warp copies its rows to shared
 // memory in whole vectors, then each thread walks a row of its own.
+#include "accuracy/launch_job.cuh"
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
 
@@ -137,18 +138,18 @@ __global__ void __launch_bounds__(kThreads, kStagedRowBlocksPerMultiprocessor)
 }
 
 template <class T>
-void launch_for(const CountJob& job, cudaStream_t stream) {
+cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
   const std::size_t words = kThreads / 32 * staged_words(job.classes * sizeof(T));
-  const auto launch = [&](auto kernel) {
-    kernel<<<job.blocks, kThreads, job.shared_bytes() + words * sizeof(unsigned int), stream>>>(
-        job);
+  const auto launch = [&](void (*kernel)(CountJob)) {
+    return launch_job(kernel, kThreads, job.shared_bytes() + words * sizeof(unsigned int), stream,
+                      job);
   };
   switch (walk_of(job)) {
     case Walk::kPrediction:
       return launch(walk_staged_rows<T, Walk::kPrediction>);
     case Walk::kRank:
       return launch(walk_staged_rows<T, Walk::kRank>);
-    case Walk::kBoth:
+    default:
       return launch(walk_staged_rows<T, Walk::kBoth>);
   }
 }
@@ -156,11 +157,13 @@ void launch_for(const CountJob& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_staged_rows(const CountJob& job, cudaStream_t stream) {
-  dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
+  return dispatch_score_dtype(job.preds_dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (sizeof(T) <= 4) launch_for<T>(job, stream);
+    if constexpr (sizeof(T) <= 4)
+      return launch_for<T>(job, stream);
+    else
+      return cudaErrorInvalidValue;  // no plan has it
   });
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::accuracy

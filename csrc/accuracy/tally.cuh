@@ -56,7 +56,9 @@ __device__ inline std::int64_t share_of(std::int64_t count, std::int64_t tile, s
 template <int kThreads>
 class BlockTally {
  public:
+  // Before the kernel's first access to memory.
   __device__ BlockTally(const CountJob& job, unsigned int* shared) : job_(job), shared_(shared) {
+    wait_for_kernel_ahead();
     if (job.finish_separately) let_next_kernel_start();
   }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "core/block_sum.cuh"
+#include "core/early_launch.cuh"
 #include "core/store_as.h"
 #include "ms_ssim/ms_ssim_math.h"
 #include "ms_ssim/ms_ssim_pool.h"
@@ -27,6 +28,7 @@ struct Results {
 __global__ void __launch_bounds__(kThreads)
     multiply_kernel(const __grid_constant__ Exponents exponents, const double* means,
                     double* factors, Results results) {
+  wait_for_kernel_ahead();
   const std::int64_t images = results.images;
   for (std::int64_t i = threadIdx.x; i < exponents.scales * images; i += kThreads)
     factors[i] = factor(exponents, static_cast<int>(i / images), means[i]);
@@ -106,10 +108,9 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
       error = ssim::launch_jointly(joint.problems.data(), joint.count, for_ssim, stream);
     if (error != cudaSuccess) return error;
   }
-  multiply_kernel<<<1, kThreads, 0, stream>>>(
-      problem.exponents, means, factors,
+  return launch_early(
+      multiply_kernel, 1, kThreads, 0, stream, problem.exponents, means, factors,
       {problem.value, problem.result_dtype, problem.reduction, problem.running, images});
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::ms_ssim

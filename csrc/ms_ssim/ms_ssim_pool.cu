@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/early_launch.cuh"
 #include "ms_ssim/ms_ssim_pyramid.h"
 
 namespace syncfree::ms_ssim {
@@ -109,6 +110,7 @@ class Tile {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) pool_kernel(const __grid_constant__ Job job) {
+  wait_for_kernel_ahead();
   const std::int64_t total = job.planes * job.tiles_down * job.tiles_across;
   const std::int64_t warps = std::int64_t{gridDim.x} * kWarps;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; i < total;
@@ -150,8 +152,9 @@ cudaError_t pool_scales(const Problem& problem, int finest, cudaStream_t stream)
     const std::int64_t tiles = job.planes * job.tiles_down * job.tiles_across;
     const unsigned blocks =
         static_cast<unsigned>(std::min<std::int64_t>((tiles + kWarps - 1) / kWarps, INT32_MAX));
+    cudaError_t error = cudaSuccess;
     const auto start = [&]<class T>(TypeTag<T>) {
-      pool_kernel<T><<<blocks, kThreads, 0, stream>>>(job);
+      error = launch_early(pool_kernel<T>, blocks, kThreads, 0, stream, job);
     };
     switch (finest == 0 ? problem.preds.dtype : DType::kFloat32) {
       case DType::kFloat16:
@@ -166,7 +169,6 @@ cudaError_t pool_scales(const Problem& problem, int finest, cudaStream_t stream)
       default:
         start(TypeTag<float>{});
     }
-    const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -3,6 +3,7 @@
 
 #include "core/block_sum.cuh"
 #include "core/device_info.h"
+#include "core/early_launch.cuh"
 #include "core/last_block.cuh"
 #include "core/store_as.h"
 #include "psnr/psnr.h"
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(kThreads, Loader::kBlocksPerMultiprocessor)
     wide_kernel(const __grid_constant__ Operands operands, Clamp<typename Loader::Acc> clamp,
                 const __grid_constant__ Pieces pieces, bool pooled, Output output,
                 std::uint32_t* ticket, double* partial, double* values) {
+  wait_for_kernel_ahead();
   constexpr int kPlanes = Loader::kPlanes;
   const std::int64_t items = pieces.count / kPlanes;  // of a result: each piece of kPlanes planes
   for (std::int64_t item = blockIdx.x; item < operands.results * items; item += gridDim.x) {
@@ -128,6 +130,7 @@ template <class Acc>
 __global__ void __launch_bounds__(kThreads, kNarrowBlocks)
     narrow_kernel(const __grid_constant__ Operands operands, Clamp<Acc> clamp, Chunks chunks,
                   Output output, std::uint32_t* ticket, double* partial) {
+  wait_for_kernel_ahead();
   for (std::int64_t chunk = blockIdx.x; chunk < chunks.count; chunk += gridDim.x) {
     const std::int64_t begin = chunk * chunks.elements;
     const std::int64_t end = min(begin + chunks.elements, operands.results);
@@ -242,18 +245,18 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
   auto* ticket = static_cast<std::uint32_t*>(workspace.zeroed);
   auto* partial = static_cast<double*>(workspace.scratch);
   double* values = partial + plan.operands.results * plan.pieces.count;
+  cudaError_t status = cudaSuccess;
   with_loader(plan, [&](auto tag) {
     using Loader = typename decltype(tag)::type;
     using Acc = typename Loader::Acc;
     const auto clamp = make_clamp<Acc>(problem.range);
-    if (plan.narrow)
-      narrow_kernel<Acc><<<plan.blocks, kThreads, 0, stream>>>(plan.operands, clamp, plan.chunks,
-                                                               output, ticket, partial);
-    else
-      wide_kernel<Loader><<<plan.blocks, kThreads, 0, stream>>>(
-          plan.operands, clamp, plan.pieces, plan.pooled, output, ticket, partial, values);
+    status = plan.narrow ? launch_early(narrow_kernel<Acc>, plan.blocks, kThreads, 0, stream,
+                                        plan.operands, clamp, plan.chunks, output, ticket, partial)
+                         : launch_early(wide_kernel<Loader>, plan.blocks, kThreads, 0, stream,
+                                        plan.operands, clamp, plan.pieces, plan.pooled, output,
+                                        ticket, partial, values);
   });
-  return cudaGetLastError();
+  return status;
 }
 
 }  // namespace syncfree::psnr

@@ -31,9 +31,9 @@ unsigned blocks_for(std::int64_t units) {
   return static_cast<unsigned>(std::min<std::int64_t>(units, INT32_MAX));
 }
 
-// Calls `f(TypeTag<T>{})` for the types that patches read.
+// What `f(TypeTag<T>{})` returns, for the types that patches read.
 template <class F>
-void dispatch_pixels(DType dtype, const F& f) {
+cudaError_t dispatch_pixels(DType dtype, const F& f) {
   switch (dtype) {
     case DType::kFloat16:
       return f(TypeTag<Half>{});
@@ -47,10 +47,11 @@ void dispatch_pixels(DType dtype, const F& f) {
 }
 
 template <PatchTask kTask, class Taps>
-void start(const Job<float>& job, cudaStream_t stream) {
+cudaError_t start(const Job<float>& job, cudaStream_t stream) {
   const unsigned blocks = blocks_for(job.results.images * job.results.units_per_image);
-  dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
-    patch_kernel<T, kTask, Taps><<<blocks, kPatchThreads, 0, stream>>>(job, make_patches(job));
+  return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
+    return launch_early(patch_kernel<T, kTask, Taps>, blocks, kPatchThreads, 0, stream, job,
+                        make_patches(job));
   });
 }
 
@@ -70,12 +71,9 @@ cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream
   const bool has_more = slots[kContrastDeficit] != nullptr || slots[kSquaredError] != nullptr ||
                         slots[kAbsoluteError] != nullptr || job.map != nullptr || job.clamp.enabled;
   if (window == StripWindow::kUniform)
-    start<PatchTask::kAnything, UniformWindow>(job, stream);
-  else if (has_more)
-    start<PatchTask::kAnything, GaussianWindow>(job, stream);
-  else
-    start<PatchTask::kValue, GaussianWindow>(job, stream);
-  return cudaGetLastError();
+    return start<PatchTask::kAnything, UniformWindow>(job, stream);
+  return has_more ? start<PatchTask::kAnything, GaussianWindow>(job, stream)
+                  : start<PatchTask::kValue, GaussianWindow>(job, stream);
 }
 
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {
@@ -88,10 +86,9 @@ cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStre
     units += jobs[i].results.images * jobs[i].results.units_per_image;
     all.end[i] = units;
   }
-  dispatch_pixels(jobs[0].preds.dtype, [&]<class T>(TypeTag<T>) {
-    joint_patch_kernel<T><<<blocks_for(units), kPatchThreads, 0, stream>>>(all);
+  return dispatch_pixels(jobs[0].preds.dtype, [&]<class T>(TypeTag<T>) {
+    return launch_early(joint_patch_kernel<T>, blocks_for(units), kPatchThreads, 0, stream, all);
   });
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::ssim

@@ -6,6 +6,7 @@
 // the windows, so no digit cancels whatever the image.
 #pragma once
 
+#include "core/early_launch.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_rows.cuh"
 
@@ -329,6 +330,7 @@ template <class T, PatchTask kTask, class Taps>
 __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
     patch_kernel(const __grid_constant__ Job<float> job, const __grid_constant__ Patches patches) {
   __shared__ PatchMemory memory;
+  wait_for_kernel_ahead();
   Patch<T, kTask, Taps> patch(job, patches, memory);
   const std::int64_t total = job.results.images * job.results.units_per_image;
   for (std::int64_t unit = blockIdx.x; unit < total; unit += gridDim.x) patch.run(unit);
@@ -339,6 +341,7 @@ template <class T>
 __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
     joint_patch_kernel(const __grid_constant__ PatchJobs all) {
   __shared__ PatchMemory memory;
+  wait_for_kernel_ahead();
   for (std::int64_t unit = blockIdx.x; unit < all.end[all.count - 1]; unit += gridDim.x) {
     if (unit < all.end[0]) {
       Patch<T, PatchTask::kScale, GaussianWindow>(all.jobs[0], all.patches[0], memory).run(unit);

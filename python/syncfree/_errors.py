@@ -13,16 +13,15 @@ import re
 import warnings
 import weakref
 from collections import deque
-from typing import Any
 
 import torch
-from torch.compiler import is_compiling, is_dynamo_compiling
+from torch.compiler import is_dynamo_compiling
 
 from syncfree._call_places import call_places, line_of
 from syncfree._ops import registry  # noqa: F401  (loads the libraries)
 
 # csrc/ops/accuracy_error.h
-_SLOT_SHIFT, _SLOT_BITS = 8, 12
+_SLOT_SHIFT, _SLOT_BITS = 10, 12
 _CALL_SHIFT = _SLOT_SHIFT + _SLOT_BITS
 _MARK = re.compile(r" \[syncfree metric (\d+), call (\d+)\]")
 
@@ -53,19 +52,8 @@ def new_slot(metric: object) -> int:
 # ---- Calls.
 
 _places = call_places(_CALL_SHIFT)
-# The options of an op with a number for this call, by which an error finds its line. Not where
-# `becomes_a_graph`.
+# The options of an op with a number for this call, by which an error finds its line.
 with_call = _places.note
-
-_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
-
-
-def becomes_a_graph() -> bool:
-    """Whether calls are recorded, by torch.compile, torch.export or torch.jit.trace.
-
-    The graph runs at other places than that, and perhaps in a process with other numbers.
-    """
-    return is_compiling() or _is_tracing()
 
 
 def slot_bits(slot: int) -> int:
@@ -90,15 +78,6 @@ def explain(error: RuntimeError) -> RuntimeError:
     if error.args and isinstance(error.args[0], str):
         error.args = (_MARK.sub(_origin, error.args[0]), *error.args[1:])
     return error
-
-
-def call(op: Any, *args: Any) -> Any:
-    """The result of an op's overload; its errors are explained."""
-    try:
-        # What the overload calls, without the frame and the two tuples of its own.
-        return (op if is_dynamo_compiling() else op._op)(*args)
-    except RuntimeError as error:
-        raise explain(error) from None
 
 
 def _take(slot: int) -> str:

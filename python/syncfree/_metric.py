@@ -26,15 +26,18 @@ class SyncFreeMetric(StatesInPlace):
     if TYPE_CHECKING:
         _own_update: ClassVar[bool]
         _own_compute: ClassVar[bool]
+        _all_own: ClassVar[bool]
 
     # Whether update and compute are ours, with no subclass of the user's in between.
     _own_update = True
     _own_compute = True
+    _all_own = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._own_update = _is_own(cls, "update") and _is_own(cls, "_update_state")
         cls._own_compute = _is_own(cls, "compute") and _is_own(cls, "_final_state")
+        cls._all_own = cls._own_update and cls._own_compute
 
     def _raise_pending(self) -> None:
         """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
@@ -52,12 +55,13 @@ class SyncFreeMetric(StatesInPlace):
         """Adds a batch to the states and returns its value, as `compute` would for it alone."""
         if not is_dynamo_compiling():
             self._let_go_of_shared_states(in_forward=True)
-        usual = self._own_update and self._own_compute and not self.full_state_update
         if (
-            not (usual and self._evaluates())
+            not self._all_own
+            or self.full_state_update
             or self._is_synced
             or self.dist_sync_on_step
             or self.compute_on_cpu
+            or not self._evaluates()
         ):
             return super().forward(*args, **kwargs)
         value = self._evaluate(*args, **kwargs)

@@ -24,8 +24,10 @@ AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none"
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 
 # csrc/ops/accuracy_arguments.h; `_errors` gives what stands above.
-_SAMPLEWISE, _VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
+_SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
+# csrc/ops/cuda_scalar.h: a value of a call that is no part of a graph may come from there.
+SCALAR_POOL, SCALAR_POOL_IN_INFERENCE = 1 << 8, 2 << 8
 _MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
 
 
@@ -33,7 +35,7 @@ def pack_options(
     average: str | None, samplewise: bool, ignore_index: int | None, validate: bool
 ) -> tuple[int, int]:
     """The ``options`` and ``ignore_index`` of the ops: few scalars, as each costs 0.2 us a call."""
-    options = AVERAGES[average] | (_SAMPLEWISE * samplewise) | (_VALIDATE * validate)
+    options = AVERAGES[average] | (_SAMPLEWISE * samplewise) | (VALIDATE * validate)
     if ignore_index is None:
         return options, 0
     return options | _HAS_IGNORE_INDEX, ignore_index
@@ -41,12 +43,12 @@ def pack_options(
 
 def validates(options: int) -> bool:
     """Whether bad labels are errors, of which the record tells the call."""
-    return bool(options & _VALIDATE)
+    return bool(options & VALIDATE)
 
 
 def without_validation(options: int) -> int:
     """For an op that is not to look for errors of earlier calls."""
-    return options & ~_VALIDATE
+    return options & ~VALIDATE
 
 
 def task_bits(task: str, top_k: int = 1) -> int:

@@ -13,13 +13,13 @@ from torchmetrics.utilities.data import dim_zero_cat
 from syncfree import _errors
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops import accuracy as ops
-from syncfree.functional._arguments import require_tensors
+from syncfree.functional.classification._call import call
 
 _OPTIONS = frozenset(
     ("threshold", "num_classes", "num_labels", "top_k", "average", "ignore_index", "validate_args")
 )
 
-_OF_SLOT = frozenset(("_error_slot", "_slot_bits"))
+_OF_SLOT = frozenset(("_error_slot", "_batch_options"))
 
 
 class CountingMetric(SyncFreeMetric):
@@ -36,6 +36,7 @@ class CountingMetric(SyncFreeMetric):
         _op_options: int
         _op_ignore_index: int
         _is_samplewise: bool
+        _batch_options: int
         _validates: bool
 
     def _op_arguments(self) -> tuple[str, int, tuple[Any, ...]]:
@@ -44,16 +45,18 @@ class CountingMetric(SyncFreeMetric):
 
     def _prepare(self) -> None:
         """Once the options are known, and when one is changed."""
-        task, top_k, (*own, options, ignore_index) = self._op_arguments()
+        task, top_k, (own, options, ignore_index) = self._op_arguments()
         self.__dict__.update(
             _op_task=task,
-            _op_own=tuple(own),
+            _op_own=own,
             _op_options=options | ops.task_bits(task, top_k),
             _op_ignore_index=ignore_index,
             _is_samplewise=self.multidim_average == "samplewise",
             _validates=ops.validates(options),
         )
-        if "_error_slot" not in self.__dict__:
+        if "_error_slot" in self.__dict__:
+            self._set_batch_options()
+        else:
             self._take_error_slot()
             # Labels left out as errors: as long as there are any, the value is NaN.
             self._add_hidden_state("_bad", torch.zeros(1, dtype=torch.int64))
@@ -106,24 +109,24 @@ class CountingMetric(SyncFreeMetric):
         return value
 
     def _append(self, preds: Tensor, target: Tensor) -> Sequence[Tensor]:
-        counts: Sequence[Tensor] = self._call(ops.COUNTS, preds, target, self._bad)
+        counts: Sequence[Tensor] = call(
+            ops.COUNTS[self._op_task],
+            (preds, target, self._bad),
+            self._op_own,
+            self._batch_options,
+            self._op_ignore_index,
+        )
         for state, count in zip((self.tp, self.fp, self.tn, self.fn), counts, strict=True):
             state.append(count)
         return counts
 
     def _add(self, ops_by_task: Mapping[str, Any], preds: Tensor, target: Tensor) -> Any:
-        return self._call(ops_by_task, preds, target, self.tp, self.fp, self.tn, self.fn, self._bad)
-
-    def _call(self, ops_by_task: Mapping[str, Any], *tensors: Tensor) -> Any:
-        options = self._op_options
-        if self._validates:
-            # torch 2.11 does not compile `|=` of a symbolic int.
-            options = options | self._slot_bits
-            if not _errors.becomes_a_graph():
-                options = _errors.with_call(options)
-        require_tensors(tensors[0], tensors[1])
-        return _errors.call(
-            ops_by_task[self._op_task], *tensors, *self._op_own, options, self._op_ignore_index
+        return call(
+            ops_by_task[self._op_task],
+            (preds, target, self.tp, self.fp, self.tn, self.fn, self._bad),
+            self._op_own,
+            self._batch_options,
+            self._op_ignore_index,
         )
 
     def _accuracy(self, counts: Sequence[Tensor]) -> Tensor:
@@ -131,7 +134,7 @@ class CountingMetric(SyncFreeMetric):
         if self.compute_on_cpu:
             bad = bad.to(counts[0].device)
         if self._validates and is_dynamo_compiling():
-            options = self._op_options | self._slot_bits
+            options = self._batch_options
         else:
             # What earlier batches left is raised by `compute`, once the value is known.
             options = ops.without_validation(self._op_options)
@@ -140,7 +143,12 @@ class CountingMetric(SyncFreeMetric):
 
     def _take_error_slot(self) -> None:
         self._error_slot = _errors.new_slot(self) if self._validates else 0
-        self._slot_bits = _errors.slot_bits(self._error_slot)
+        self._set_batch_options()
+
+    def _set_batch_options(self) -> None:
+        """Those of an op that takes a batch, which looks for errors of earlier ones in the slot."""
+        bits = _errors.slot_bits(self._error_slot) if self._validates else 0
+        self._batch_options = self._op_options | bits
 
     def _raise_pending(self) -> None:
         if self._validates:

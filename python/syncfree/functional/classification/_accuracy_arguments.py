@@ -1,4 +1,7 @@
-"""Checks the arguments behind the tensors of an accuracy and gives them as its op takes them."""
+"""Checks the arguments behind the tensors of an accuracy.
+
+Gives them as `_call.call` takes them: the task's own, the options and ``ignore_index``.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def binary_arguments(
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
     options = ops.pack_options("micro", samplewise, ignore_index, bool(validate_args))
-    return float(threshold), *options
+    return (float(threshold),), *options
 
 
 @_remember
@@ -74,7 +77,7 @@ def multiclass_arguments(
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
     options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
-    return num_classes or 0, top_k, *options
+    return (num_classes or 0, top_k), *options
 
 
 @_remember
@@ -93,4 +96,4 @@ def multilabel_arguments(
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
     options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
-    return num_labels, float(threshold), *options
+    return (num_labels, float(threshold)), *options

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor
 
-from syncfree import _errors
 from syncfree._ops import accuracy as ops
-from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._accuracy_arguments import (
     binary_arguments,
     multiclass_arguments,
@@ -20,6 +18,7 @@ from syncfree.functional.classification._arguments import (
     require_int,
     top_k_list,
 )
+from syncfree.functional.classification._call import call
 
 
 def binary_accuracy(
@@ -70,8 +69,8 @@ def binary_accuracy(
         tensor(0.7500)
     """
     arguments = binary_arguments(threshold, multidim_average, ignore_index, validate_args)
-    require_tensors(preds, target)
-    return _run(ops.ACCURACY["binary"], preds, target, arguments)
+    value: Tensor = call(ops.ACCURACY["binary"], (preds, target), *arguments)
+    return value
 
 
 def multiclass_accuracy(
@@ -152,16 +151,18 @@ def multiclass_accuracy(
     """
     if isinstance(top_k, (list, tuple)):
         several = top_k_list(top_k)
-        classes, _, *rest = multiclass_arguments(
+        (classes, _), *rest = multiclass_arguments(
             num_classes, average, max(several), multidim_average, ignore_index, validate_args
         )
-        require_tensors(preds, target)
-        return _run(ops.multiclass_accuracy_top_k, preds, target, (classes, several, *rest))
+        values: Tensor = call(
+            ops.multiclass_accuracy_top_k, (preds, target), (classes, several), *rest
+        )
+        return values
     arguments = multiclass_arguments(
         num_classes, average, top_k, multidim_average, ignore_index, validate_args
     )
-    require_tensors(preds, target)
-    return _run(ops.ACCURACY["multiclass"], preds, target, arguments)
+    value: Tensor = call(ops.ACCURACY["multiclass"], (preds, target), *arguments)
+    return value
 
 
 def multilabel_accuracy(
@@ -221,8 +222,8 @@ def multilabel_accuracy(
     arguments = multilabel_arguments(
         num_labels, threshold, average, multidim_average, ignore_index, validate_args
     )
-    require_tensors(preds, target)
-    return _run(ops.ACCURACY["multilabel"], preds, target, arguments)
+    value: Tensor = call(ops.ACCURACY["multilabel"], (preds, target), *arguments)
+    return value
 
 
 def accuracy(
@@ -301,13 +302,3 @@ def accuracy(
         ignore_index,
         validate_args,
     )
-
-
-def _run(
-    op: Callable[..., Any], preds: Tensor, target: Tensor, arguments: tuple[Any, ...]
-) -> Tensor:
-    *own, options, ignore_index = arguments
-    if ops.validates(options) and not _errors.becomes_a_graph():
-        options = _errors.with_call(options)
-    value: Tensor = _errors.call(op, preds, target, *own, options, ignore_index)
-    return value

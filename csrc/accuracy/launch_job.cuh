@@ -1,0 +1,15 @@
+// The launch of a kernel that counts.
+#pragma once
+
+#include "accuracy/count_job.cuh"
+#include "core/early_launch.cuh"
+
+namespace syncfree::accuracy {
+
+// The kernel waits for the one ahead, as BlockTally does for those that have one.
+inline cudaError_t launch_job(void (*kernel)(CountJob), unsigned int threads,
+                              std::size_t shared_bytes, cudaStream_t stream, const CountJob& job) {
+  return launch_early(kernel, job.blocks, threads, shared_bytes, stream, job);
+}
+
+}  // namespace syncfree::accuracy

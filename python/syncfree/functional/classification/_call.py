@@ -1,0 +1,41 @@
+"""Calls of accuracy's ops, from functions and classes alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from syncfree import _errors
+from syncfree._ops import accuracy as ops
+from syncfree.functional._arguments import require_tensors
+
+_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+_in_inference = torch.is_inference_mode_enabled
+
+
+def call(
+    op: Any, tensors: tuple[Any, ...], own: tuple[Any, ...], options: int, ignore_index: int
+) -> Any:
+    """The result of an op's overload for the batch that ``tensors`` begin with.
+
+    Kept quick: a small batch takes the GPU less time than its call takes the host. Errors name the
+    line that called.
+    """
+    if not (isinstance(tensors[0], Tensor) and isinstance(tensors[1], Tensor)):
+        require_tensors(tensors[0], tensors[1])
+    if is_dynamo_compiling():
+        return op(*tensors, *own, options, ignore_index)
+    # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
+    # perhaps in a process with other numbers.
+    if not (torch.compiler._is_compiling_flag or _is_tracing()):
+        if options & ops.VALIDATE:
+            options = _errors.with_call(options)
+        options |= ops.SCALAR_POOL_IN_INFERENCE if _in_inference() else ops.SCALAR_POOL
+    try:
+        # What the overload calls, without the frame and the two tuples of its own.
+        return op._op(*tensors, *own, options, ignore_index)
+    except RuntimeError as error:
+        raise _errors.explain(error) from None
