@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from syncfree import _errors
 from syncfree._ops import accuracy as ops
@@ -30,7 +30,7 @@ def call(
         return op(*tensors, *own, options, ignore_index)
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
-    if not (torch.compiler._is_compiling_flag or _is_tracing()):
+    if not (is_compiling() or _is_tracing()):
         if options & ops.VALIDATE:
             options = _errors.with_call(options)
         options |= ops.SCALAR_POOL_IN_INFERENCE if _in_inference() else ops.SCALAR_POOL
