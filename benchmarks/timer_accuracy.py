@@ -2,7 +2,9 @@
 
 Kernels that spin for 2 us to 10 ms are timed by a region each, behind a gate, so that no launch is
 in the time. CUPTI gives their times on the GPU itself, by `torch.profiler`. A region may differ by
-2 us or by 2 %, whichever is more.
+2 us or by 2 %, whichever is more. Beside them stands what two events take by themselves, which the
+timer takes off, and what a region reads with nothing in it, outside of a CUDA graph and as part of
+one, where nothing is taken off.
 """
 
 from __future__ import annotations
@@ -58,7 +60,22 @@ def compared(regions: Sequence[float], kernels: Sequence[float]) -> Row:
     )
 
 
-def table(rows: Sequence[Row], empty_us: float) -> str:
+@dataclass(frozen=True)
+class Empty:
+    """What is measured where there is no work. Times are microseconds.
+
+    Args:
+        bracket_us: what the timer takes off; None if it could not measure it.
+        region_us: median of regions with nothing in them.
+        captured_us: median of the same as part of a CUDA graph.
+    """
+
+    bracket_us: float | None
+    region_us: float
+    captured_us: float
+
+
+def table(rows: Sequence[Row], empty: Empty) -> str:
     """A line for each length."""
     lines = [f"{'CUPTI us':>10} {'region us':>10} {'worst us':>9} {'beyond 2 us or 2 %':>19}"]
     lines += [
@@ -66,11 +83,19 @@ def table(rows: Sequence[Row], empty_us: float) -> str:
         f"{f'{row.beyond} of {row.n}':>19}"
         for row in rows
     ]
-    return "\n".join([*lines, f"a region with nothing in it: {empty_us:.2f} us"])
+    off = "nothing" if empty.bracket_us is None else f"{empty.bracket_us:.2f} us"
+    return "\n".join(
+        [
+            *lines,
+            f"taken off each region, for its two events: {off}",
+            f"a region with nothing in it: {empty.region_us:.2f} us",
+            f"the same in a CUDA graph, whole: {empty.captured_us:.2f} us",
+        ]
+    )
 
 
-def measure() -> tuple[list[Row], float]:
-    """The rows, and what a region without work takes."""
+def measure() -> tuple[list[Row], Empty]:
+    """The rows, and what regions without work take."""
     import syncfree
     from syncfree import _runtime
 
@@ -87,6 +112,7 @@ def measure() -> tuple[list[Row], float]:
     for _ in range(REPEATS):
         timed("empty", None)
     timer.wait()
+    captured_us = captured_empty_us()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for spin_us in SPINS_US:
             for _ in range(REPEATS):
@@ -106,7 +132,30 @@ def measure() -> tuple[list[Row], float]:
         compared(regions[i : i + REPEATS], kernels[i : i + REPEATS])
         for i in range(0, len(regions), REPEATS)
     ]
-    return rows, median([each.gpu_us for each in samples if each.name == "empty"])
+    (bracket_us,) = timer.json()["bracket_us"].values()
+    empty_us = median([each.gpu_us for each in samples if each.name == "empty"])
+    return rows, Empty(bracket_us, empty_us, captured_us)
+
+
+def captured_empty_us() -> float:
+    """A region with nothing in it, behind a spin in the same graph."""
+    import syncfree
+    from syncfree import _runtime
+
+    timer, graph = syncfree.EventTimer(stamp_every=0), torch.cuda.CUDAGraph()
+    x = torch.zeros(8, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        _runtime.spin(torch.cuda.current_stream().cuda_stream, 50.0)
+        with timer.region("captured"):
+            pass
+        x.add_(1)
+    for _ in range(REPEATS):
+        graph.replay()
+        torch.cuda.synchronize()
+        timer.poll()
+    return median([each.gpu_us for each in timer.samples()])
 
 
 def main() -> None:
@@ -116,14 +165,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("this needs a GPU: torch sees none")
-    rows, empty_us = measure()
+    rows, empty = measure()
     gpu = torch.cuda.get_device_name()
-    print(f"{gpu}\n{table(rows, empty_us)}")
+    print(f"{gpu}\n{table(rows, empty)}")
     if arguments.json:
         document = {
             "gpu": gpu,
             "torch": torch.__version__,
-            "empty_us": empty_us,
+            "bracket_us": empty.bracket_us,
+            "empty_us": empty.region_us,
+            "captured_empty_us": empty.captured_us,
             "rows": [asdict(row) for row in rows],
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")

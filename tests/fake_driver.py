@@ -32,6 +32,8 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "set_init": (None, [c_int, c_int]),
     "set_context": (None, [c_uint64]),
     "context": (c_uint64, []),
+    "break_device": (None, []),
+    "set_costs": (None, [c_int64, c_int64]),
     "begin_capture": (None, [c_uint64]),
     "end_capture": (None, [c_uint64]),
     "replay": (None, [c_uint64, c_uint64]),
@@ -64,9 +66,32 @@ class FakeDriver:
     def calls(self, name: str) -> int:
         return int(self.library.fake_calls(name.encode()))
 
+    def costs_of_a_record(self, gpu_us: float, host_us: float = 0.0) -> None:
+        self.library.fake_set_costs(round(gpu_us * 1e3), round(host_us * 1e3))
+
+    def address(self, name: str) -> int:
+        return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+
+    def settle(self, *devices: int) -> None:
+        """What the library measures once of a device is known, and in no count of a test."""
+        timer = self.timer(capacity=1)
+        for self.device in devices:
+            run(timer, self, 0)
+        self.let_pass(1e4)
+        assert timer.poll() == len(devices)
+        del timer
+        self.device = 0
+        self.reset()
+
     def timer(self, **options: Any) -> _runtime.RegionTimer:
         values = {"stamp_every": 0, "capacity": 64, **options}
         return _runtime.RegionTimer(lambda: self.device, lambda _: self.stream, **values)
+
+    def own_copy(self, folder: Path) -> FakeDriver:
+        """One that the library has not met: nothing of its devices is known."""
+        copy = folder / f"lib{len(list(folder.iterdir()))}.so"
+        copy.write_bytes(self.path.read_bytes())
+        return FakeDriver(copy)
 
 
 def compiled(source: Path, target: Path, *options: str) -> Path:
@@ -88,6 +113,7 @@ def fake(fake_library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDr
     driver = FakeDriver(fake_library)
     driver.reset()
     assert _runtime.cuda_status() == ""
+    driver.settle(0, 1, 2)
     yield driver
     driver.reset()
 

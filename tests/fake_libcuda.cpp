@@ -47,6 +47,8 @@ std::deque<Event> events;
 std::deque<PendingStamp> stamps;
 std::map<std::string, long> calls;
 std::deque<std::vector<char>> host_memory;
+std::int64_t record_on_gpu = 0, record_on_host = 0;  // nanoseconds that a record takes
+std::int32_t device_failure = 0;
 double mhz = 1980;
 std::uint32_t sm = 7;
 Result sticky = 0;
@@ -111,6 +113,8 @@ void fake_reset() {
   stamps.clear();
   calls.clear();
   mhz = 1980;
+  record_on_gpu = record_on_host = 0;
+  device_failure = 0;
   sm = 7;
   sticky = init_result = compiler_result = 0;
   devices = 1;
@@ -162,6 +166,25 @@ void fake_set_context(std::uint64_t to) {
 }
 std::uint64_t fake_context() {
   return reinterpret_cast<std::uint64_t>(context);
+}
+void fake_set_costs(std::int64_t gpu, std::int64_t host) {
+  record_on_gpu = gpu;
+  record_on_host = host;
+}
+std::int32_t fake_device(std::int32_t* out) {
+  ++calls[__func__];
+  if (device_failure) return device_failure;
+  *out = 1;
+  return 0;
+}
+void fake_break_device() {
+  device_failure = 1;
+}
+std::int32_t fake_stream_of(std::int32_t device, void** out) {
+  ++calls[__func__];
+  if (device == 2) return 1;
+  *out = reinterpret_cast<void*>(0x900 + static_cast<std::uint64_t>(device));
+  return 0;
 }
 void fake_begin_capture(std::uint64_t handle) {
   Stream& on = stream(reinterpret_cast<void*>(handle));
@@ -216,6 +239,7 @@ Result cuDevicePrimaryCtxRetain(void** out, int device) {
   return 0;
 }
 Result cuCtxGetCurrent(void** out) {
+  COUNT();
   *out = context;
   return 0;
 }
@@ -266,8 +290,10 @@ Result cuEventRecord(void* handle, void* on) {
   Stream& of = stream(on);
   event->captured = of.capturing;
   event->recorded = true;
-  event->at = moment(of);
+  of.busy_until = moment(of) + record_on_gpu;
+  event->at = of.busy_until;
   event->on = on;
+  fake_pass(record_on_host);
   return 0;
 }
 Result cuEventRecordWithFlags(void* handle, void* on, unsigned int flags) {

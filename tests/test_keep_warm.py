@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -14,7 +15,8 @@ import torch
 from keep_warm import KeepWarm, Run, decide, table
 from syncfree.benchmarking.gap_verdict import GapPoint
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "keep_warm.py"
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "benchmarks" / "keep_warm.py"
 
 
 def run(name: str, plain: tuple[float, float, float], **options: float) -> Run:
@@ -70,6 +72,36 @@ def test_a_keeper_can_be_paused_and_ends() -> None:
 def test_what_goes_wrong_in_the_thread_comes_out() -> None:
     with pytest.raises(ZeroDivisionError), KeepWarm(lambda: 1 / 0, period=0.001) as keeper:
         _until(lambda: keeper.error is not None)
+
+
+def test_the_docs_say_what_the_files_say() -> None:
+    text = " ".join((ROOT / "docs" / "timing.md").read_text().split())
+    results = ROOT / "benchmarks" / "results"
+    points = json.loads((results / "idle_gap" / "h200.json").read_text())["points"]
+    plain = [each["plain_us"] for each in points]
+    assert f"{plain[0]:.0f} us between the events back to back and {span(plain[1:])} us" in text
+    low, high = plain[0] - points[0]["plain_mad_us"], plain[0] + points[0]["plain_mad_us"]
+    assert {each["n"] for each in points} == {2}
+    assert f"two calls each, which back to back were {low:.0f} and {high:.0f}" in text
+    assert {f"{each['gated_us']:.0f}" for each in points} == {"107"}
+    assert "it takes 107 us after every one" in text
+    assert f"at {span([each['megahertz'] for each in points])} MHz" in text
+    runs = json.loads((results / "keep_warm" / "h200.json").read_text())["runs"]
+    calls: dict[str, list[float]] = {}
+    for run in runs:
+        kind = run["condition"].split()[0].strip(",")
+        calls.setdefault(kind, []).extend(e["plain_us"] for e in run["points"] if e["gap"])
+        if kind == "a":
+            back_to_back = run["points"][0]["plain_us"]
+    assert f"take {span(calls['spins'])} us, without them {span(calls['nothing'])}." in text
+    assert f"does: {span(calls['a'])} us, and {back_to_back:.0f} back to back" in text
+    for ours in (calls["nothing"][:3], calls["nothing"][3:]):  # before and after
+        times = [plain / graph for plain, graph in zip(ours, calls["a"], strict=True)]
+        assert 5 < min(times) < max(times) < 8, "README says five to eight times as fast"
+
+
+def span(figures: list[float]) -> str:
+    return f"{min(figures):.0f} to {max(figures):.0f}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says so where there is no GPU")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from timer_accuracy import compared, table
+from timer_accuracy import Empty, compared, table
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "timer_accuracy.py"
 
@@ -22,10 +22,15 @@ def test_two_microseconds_or_two_percent() -> None:
     long = compared([10_190.0, 10_210.0, 9_700.0], [10_000.0] * 3)
     assert long.worst_us == pytest.approx(-300.0)
     assert long.beyond == 2
-    shown = table([short, long], 1.5)
+    shown = table([short, long], Empty(2.9, 0.1, 1.5))
     assert "2 of 3" in shown
     assert "-300.00" in shown
-    assert shown.endswith("a region with nothing in it: 1.50 us")
+    assert shown.splitlines()[-3:] == [
+        "taken off each region, for its two events: 2.90 us",
+        "a region with nothing in it: 0.10 us",
+        "the same in a CUDA graph, whole: 1.50 us",
+    ]
+    assert "for its two events: nothing" in table([], Empty(None, 3.0, 1.5))
 
 
 def test_a_kernel_too_few_is_no_comparison() -> None:

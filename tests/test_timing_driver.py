@@ -193,6 +193,7 @@ def test_what_a_region_asks_of_the_driver(fake: FakeDriver) -> None:
     """Two records, whether it is captured, and later two times; what is beyond is rare."""
     names = ("EventRecord", "StreamIsCapturing", "EventElapsedTime_v2", "EventQuery")
     rare, never = ("ThreadExchangeStreamCaptureMode",), ("LaunchKernel", "EventSynchronize")
+    contexts = ("CtxGetCurrent", "CtxPushCurrent_v2")
     timer = fake.timer()
     timer.prepare(0)
     for _ in range(100):
@@ -200,7 +201,7 @@ def test_what_a_region_asks_of_the_driver(fake: FakeDriver) -> None:
         fake.let_pass(1)
 
     def calls() -> list[int]:
-        return [fake.calls(f"cu{name}") for name in (*names, *rare, *never)]
+        return [fake.calls(f"cu{name}") for name in (*names, *rare, *never, *contexts)]
 
     before, regions = calls(), 6400
     for _ in range(regions):
@@ -212,7 +213,9 @@ def test_what_a_region_asks_of_the_driver(fake: FakeDriver) -> None:
     assert 1.9 <= spent[2] <= 2.1
     assert spent[3] <= 0.13  # whether the GPU had begun, and whether it has passed: 1 in 16 each
     assert spent[4] <= 0.3
-    assert spent[5:] == [0, 0]
+    assert spent[5:7] == [0, 0]
+    assert 2 <= spent[7] <= 2.2  # at its beginning, at its end, and where the queues are looked at
+    assert spent[8] == 0
     assert timer.counts()["dropped"] == 0
 
 
@@ -241,11 +244,27 @@ def test_one_look_takes_few_regions_of_all_streams(fake: FakeDriver) -> None:
         run(timer, fake, 10)
     fake.let_pass(1e6)
     before = fake.calls("cuEventElapsedTime_v2")
-    for fake.stream in streams[:16]:  # one look
+    for fake.stream in streams[:32]:  # one look: the last one found the GPU behind
         run(timer, fake, 10)
     assert 0 < fake.calls("cuEventElapsedTime_v2") - before <= 2 * 24 + 1
     fake.let_pass(1e6)
-    assert timer.poll() == len(streams) + 16 - 24
+    assert timer.poll() == len(streams) + 32 - 24
+
+
+def test_a_gpu_that_is_behind_is_asked_less_often(fake: FakeDriver) -> None:
+    timer = fake.timer(capacity=4096)
+    regions = 3200
+    for _ in range(regions):
+        run(timer, fake, 10)
+    probes = 4 + regions // 16
+    assert fake.calls("cuEventQuery") <= probes + regions // 64 + 4
+    fake.let_pass(1e6)
+    before = timer.counts()["pending"]
+    for _ in range(640):
+        run(timer, fake, 1)
+        fake.let_pass(1)
+    # And often again once it is not: each look takes more than came.
+    assert timer.counts()["pending"] < before
 
 
 def test_a_driver_that_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +272,7 @@ def test_a_driver_that_looks_by_itself(tmp_path: Path, monkeypatch: pytest.Monke
     library = compiled(SOURCE, tmp_path / "libfakecuda.so", "-DBEFORE_DRIVER_570")
     monkeypatch.setenv("SYNCFREE_LIBCUDA", str(library))
     fake = FakeDriver(library)
+    fake.settle(0)
     timer = fake.timer()
     for us in (10, 20, 30):
         run(timer, fake, us)

@@ -41,7 +41,11 @@ def test_kernels_that_do_not_load(fake: FakeDriver) -> None:
     fake.break_compiler()
     with pytest.raises(TimerError, match=r"cuModuleLoadData failed.*stamp_every=0 does without"):
         fake.timer(stamp_every=64).prepare(3)
-    fake.timer(stamp_every=0).prepare(3)
+    timer = fake.timer(stamp_every=0)
+    run(timer, fake, 10)
+    fake.let_pass(10)
+    assert timer.poll() == 1
+    assert timer.brackets() == {3: None}
 
 
 def test_failures_of_the_driver(fake: FakeDriver) -> None:
@@ -102,6 +106,12 @@ def test_bad_arguments(
 ) -> None:
     with pytest.raises(error, match=message):
         _runtime.RegionTimer().region(*arguments, **options)
+
+
+@pytest.mark.parametrize("device", [-1, 2**40])
+def test_a_device_that_cannot_be(device: int) -> None:
+    with pytest.raises(ValueError, match=f"there is no device {device}"):
+        _runtime.RegionTimer(device, lambda _: 0)
 
 
 @pytest.mark.parametrize("options", [{"capacity": 0}, {"history": 0}, {"stamp_every": -1}])

@@ -195,6 +195,16 @@ def test_notes_say_what_is_missing() -> None:
     assert str(Summary(Recording(()))) == "no samples yet"
 
 
+def test_what_was_taken_off_is_told() -> None:
+    told = Summary(Recording((), bracket_us={0: 2.9, 1: None}))
+    assert told.notes == [
+        "Times on GPU 1 contain what two events take by themselves, a few microseconds: it could "
+        "not be measured."
+    ]
+    assert json.loads(json.dumps(told.json()))["bracket_us"] == {"0": 2.9, "1": None}
+    assert nested().json()["bracket_us"] == {}
+
+
 def test_unknown_regions_are_named() -> None:
     with pytest.raises(KeyError, match="'nothing'; there are those of: 'step', 'forward', 'copy'"):
         nested()["nothing"]

@@ -111,6 +111,12 @@ Stream Device::idle_stream() {
   return idle_stream_;
 }
 
+EventBracket& Device::bracket() {
+  const std::lock_guard lock(mutex_);
+  if (bracket_ == nullptr) bracket_ = std::make_unique<EventBracket>(*this);
+  return *bracket_;
+}
+
 std::uint32_t Device::next_serial() {
   static std::atomic<std::uint32_t> last{0};
   std::uint32_t serial = 0;

@@ -10,6 +10,7 @@
 
 #include "runtime/cuda_driver.h"
 #include "runtime/device_code.h"
+#include "runtime/event_bracket.h"
 
 namespace syncfree::runtime::cuda {
 
@@ -47,6 +48,9 @@ class Device {
   // A stream that does not wait for others, made at the first use, on which nothing runs.
   Stream idle_stream();
 
+  // What two events take by themselves; recorded at the first use.
+  EventBracket& bracket();
+
   // Unique among all stamps, never 0.
   static std::uint32_t next_serial();
 
@@ -58,6 +62,7 @@ class Device {
   std::vector<StampPlace> stamps_;
   std::unique_ptr<DeviceCode> code_;
   Stream idle_stream_ = nullptr;
+  std::unique_ptr<EventBracket> bracket_;
 };
 
 }  // namespace syncfree::runtime::cuda

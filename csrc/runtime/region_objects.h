@@ -13,12 +13,21 @@ namespace syncfree::runtime {
 
 inline constexpr int kKinds = 3;
 
+// As torch's C interface has them: 0 is success.
+using CurrentDevice = std::int32_t (*)(std::int32_t* device);
+using CurrentStream = std::int32_t (*)(std::int32_t device, void** stream);
+
 struct TimerObject {
   PyObject ob_base;
   RegionTimer* timer;
-  PyObject* current_device;  // () -> int; null without a GPU
-  PyObject* current_stream;  // (int) -> int, the driver's handle
-  PyObject* push_range;      // NVTX; null without
+  bool has_gpu;
+  int device;                // always that one, if not negative
+  PyObject* current_device;  // () -> int; null with one device, and without a GPU
+  PyObject* current_stream;  // (int) -> int, the driver's handle; null without a GPU
+  // The same without Python's part in them; may be null.
+  CurrentDevice device_function;
+  CurrentStream stream_function;
+  PyObject* push_range;  // NVTX; null without
   PyObject* pop_range;
   PyObject* names[kKinds];  // str -> address of its RegionHistory
 };

@@ -1,4 +1,6 @@
 // Slots and queues of a timer: what comes in, what becomes a sample, what is dropped.
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -101,6 +103,16 @@ bool RegionTimer::drop_oldest(DeviceRegions& device) {
   return true;
 }
 
+// It was recorded before any region, and is asked for in the context of the device.
+bool RegionTimer::knows_bracket(DeviceRegions& device) {
+  if (device.bracket_is_settled) [[likely]]
+    return true;
+  cuda::EventBracket& bracket = device.device->bracket();
+  device.bracket_is_settled = bracket.is_settled();
+  device.bracket = bracket.microseconds();
+  return device.bracket_is_settled;
+}
+
 // Makes the oldest region of a queue a sample, if its end has passed.
 bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
   if (queue.first == nullptr) return false;
@@ -126,6 +138,10 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
   sample.gpu = inside * 1e3;
   sample.gpu_start = end - sample.gpu;
   sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, sample.gpu_start, end);
+  // Both are between two events, with what these take in it.
+  for (double* time : {&sample.gpu, &sample.gpu_gap})
+    if (!std::isnan(*time) && !std::isnan(device.bracket))
+      *time = std::max(0.0, *time - device.bracket);
   if (is_stamped) sample.mhz = cuda::effective_mhz(*slot.stamps[0].host, *slot.stamps[1].host);
   if (queue.anchor == nullptr) queue.anchor = device.device->take_event();
   std::swap(queue.anchor, slot.end);
@@ -142,24 +158,31 @@ std::size_t RegionTimer::advance(DeviceRegions& device, std::size_t most) {
   const cuda::DuringCaptures allowed(driver);
   const cuda::InContext here(driver, device.device->context());
   std::size_t done = 0;
+  if (!knows_bracket(device)) return done;
   for (StreamQueue& queue : device.queues)
     while (done < most && advance(device, queue)) ++done;
   return done;
 }
 
 // Between regions: takes what had come in before the look before, once all of that has passed, for
-// which one query speaks.
-void RegionTimer::look(DeviceRegions& device) {
+// which one query speaks. False if there was something to take and the GPU had passed none of it.
+bool RegionTimer::look(DeviceRegions& device) {
   const OwnCall own;
   const cuda::Driver& driver = device.device->driver();
   const cuda::DuringCaptures allowed(driver);
   const cuda::InContext here(driver, device.device->context());
   std::size_t done = 0;
+  if (!knows_bracket(device)) return false;
+  bool was_behind = false;
   for (StreamQueue& queue : device.queues) {
-    if (queue.mark != nullptr && driver.event_query(queue.mark->end) == cuda::kNotReady) continue;
+    if (queue.mark != nullptr && driver.event_query(queue.mark->end) == cuda::kNotReady) {
+      was_behind = true;
+      continue;
+    }
     while (queue.mark != nullptr && done < kMostAtOnce && advance(device, queue)) ++done;
     if (queue.mark == nullptr) queue.mark = queue.last;
   }
+  return done != 0 || !was_behind;
 }
 
 std::size_t RegionTimer::read_captured(DeviceRegions& device) {
@@ -179,7 +202,7 @@ std::size_t RegionTimer::read_captured(DeviceRegions& device) {
     if (to_end == slot.last_reading) continue;  // the replay that is known
     slot.last_reading = to_end;
     RegionSample sample = slot.sample;
-    sample.gpu = inside * 1e3;
+    sample.gpu = inside * 1e3;  // whole: what the events of a graph take was not measured
     sample.gpu_start = device.clock_at + to_end * 1e3 - sample.gpu;
     add(*slot.history, sample);
     slot.sample.flags &= ~RegionSample::kFirst;
@@ -220,6 +243,9 @@ std::vector<RegionEnd> RegionTimer::last_ends() const {
   std::vector<RegionEnd> ends;
   for (const auto& device : devices_) {
     if (device == nullptr) continue;
+    const cuda::Event bracket = device->device->bracket().last();
+    if (bracket != nullptr && device->pending != 0)
+      ends.push_back({device->device, bracket, nullptr, 0});
     for (const StreamQueue& queue : device->queues) {
       const RegionSlot* last = queue.last;
       if (last != nullptr)
@@ -246,6 +272,14 @@ std::size_t RegionTimer::pending() const {
   std::size_t sum = 0;
   for (const auto& device : devices_) sum += device == nullptr ? 0 : device->pending;
   return sum;
+}
+
+std::vector<std::pair<int, double>> RegionTimer::brackets() const {
+  std::vector<std::pair<int, double>> known;
+  for (const auto& device : devices_)
+    if (device != nullptr && device->bracket_is_settled)
+      known.emplace_back(device->ordinal, device->bracket);
+  return known;
 }
 
 void RegionTimer::add(RegionHistory& history, const RegionSample& sample) {

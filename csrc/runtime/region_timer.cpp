@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -13,18 +14,14 @@ namespace syncfree::runtime {
 namespace {
 
 // Regions between two looks at the queues; each look frees more slots than that, so that they
-// shrink.
+// shrink. Looks that find the GPU behind come less often: each asks the driver, which takes 0.4 us.
 constexpr std::uint64_t kRegionsBetweenLooks = 16;
+constexpr std::uint64_t kMostBetweenLooks = 64;
 constexpr std::size_t kLeastPending = 32;  // fewer wait for a call of `poll`
 
 // Whether the GPU had begun is asked for the first regions of a name, and then for some.
 constexpr std::uint64_t kFirstProbes = 4;
 constexpr std::uint64_t kRegionsBetweenProbes = 16;
-
-std::uint64_t next_id() {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
 
 std::atomic<bool> forked{false};
 
@@ -45,7 +42,8 @@ bool RegionTimer::in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }
 
-RegionTimer::RegionTimer(const Options& options) : options_(options), id_(next_id()) {
+RegionTimer::RegionTimer(const Options& options)
+    : options_(options), until_look_(kRegionsBetweenLooks), between_looks_(kRegionsBetweenLooks) {
   watch_forks();
 }
 
@@ -102,6 +100,7 @@ DeviceRegions& RegionTimer::on(int ordinal) {
     driver.check(driver.event_record(made->clock, device.idle_stream()), "cuEventRecord");
     made->clock_at = host_microseconds();
   }
+  device.bracket();
   made->slots.resize(options_.capacity);
   for (RegionSlot& slot : made->slots) {
     slot.start = device.take_event();
@@ -115,44 +114,34 @@ DeviceRegions& RegionTimer::on(int ordinal) {
 }
 
 ThreadRegions& RegionTimer::this_thread() {
-  thread_local std::uint64_t owner = 0;
-  thread_local ThreadRegions* latest = nullptr;
-  if (owner != id_) [[unlikely]] {
-    const auto id = static_cast<std::uint64_t>(pthread_self());  // as threading.get_ident
-    latest = &threads_[id];
-    latest->id = id;
-    owner = id_;
+  const auto id = static_cast<std::uint64_t>(pthread_self());  // as threading.get_ident
+  if (latest_thread_ == nullptr || latest_thread_->id != id) [[unlikely]] {
+    latest_thread_ = &threads_[id];
+    latest_thread_->id = id;
   }
-  return *latest;
+  return *latest_thread_;
 }
 
-RegionSlot* RegionTimer::open(RegionHistory& history, int device, cuda::Stream stream,
+RegionSlot* RegionTimer::open(RegionHistory& history, DeviceRegions* device, cuda::Stream stream,
                               std::int64_t bytes) {
   RegionSlot* slot = nullptr;
   bool captured = false;
   if (!options_.has_gpu) {
     slot = &take_host_slot();
-  } else {
-    if (in_forked_child()) {
-      ++skipped_;
-      return nullptr;
-    }
-    const OwnCall own;
-    DeviceRegions& regions = on(device);
-    const cuda::Driver& driver = regions.device->driver();
-    const cuda::InContext here(driver, regions.device->context());
+  } else if (device != nullptr) {
+    const cuda::Driver& driver = device->device->driver();
     int status = cuda::kCaptureNone;
     const cuda::Result result = driver.stream_is_capturing(stream, &status);
     // A record on the legacy stream would spoil the capture of another one.
     if (result != cuda::kCaptureImplicit) {
       driver.check(result, "cuStreamIsCapturing");
       captured = status != cuda::kCaptureNone;
-      slot = captured ? take_captured(regions) : &take(regions);
+      slot = captured ? take_captured(*device) : &take(*device);
     }
-    if (slot == nullptr) {
-      ++skipped_;
-      return nullptr;
-    }
+  }
+  if (slot == nullptr) {
+    ++skipped_;
+    return nullptr;
   }
   ThreadRegions& thread = this_thread();
   RegionSample& sample = slot->sample = RegionSample{};
@@ -164,7 +153,7 @@ RegionSlot* RegionTimer::open(RegionHistory& history, int device, cuda::Stream s
   sample.thread = thread.id;
   sample.stream = reinterpret_cast<std::uint64_t>(stream);
   sample.bytes = bytes;
-  sample.device = options_.has_gpu ? device : -1;
+  sample.device = device != nullptr ? device->ordinal : -1;
   if (slot->outer != nullptr) {
     sample.parent = slot->outer->sample.sequence;
     sample.depth = slot->outer->sample.depth + 1;
@@ -191,10 +180,8 @@ RegionSlot* RegionTimer::open(RegionHistory& history, int device, cuda::Stream s
 
 void RegionTimer::record_start(RegionSlot& slot) {
   if (slot.device != nullptr) {
-    const OwnCall own;
     cuda::Device& device = *slot.device->device;
     const cuda::Driver& driver = device.driver();
-    const cuda::InContext here(driver, device.context());
     const cuda::Stream stream = stream_of(slot);
     if (slot.serials[0] != 0) device.code().stamp(stream, slot.stamps[0].device, slot.serials[0]);
     driver.check(slot.sample.flags & RegionSample::kCaptured
@@ -249,7 +236,12 @@ void RegionTimer::close(RegionSlot& slot) {
   (queue.last == nullptr ? queue.first : queue.last->next) = &slot;
   queue.last = &slot;
   ++device.pending;
-  if (++closed_ % kRegionsBetweenLooks == 0 && device.pending >= kLeastPending) look(device);
+  if (--until_look_ != 0) return;
+  if (device.pending >= kLeastPending) {
+    between_looks_ =
+        look(device) ? kRegionsBetweenLooks : std::min(2 * between_looks_, kMostBetweenLooks);
+  }
+  until_look_ = between_looks_;
 }
 
 void RegionTimer::abandon(RegionSlot& slot) {

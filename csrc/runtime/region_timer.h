@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda_device.h"
@@ -95,6 +96,10 @@ struct DeviceRegions {
   cuda::Event clock = nullptr;
   double clock_at = 0;
   bool clock_is_old = false;
+  // What two events take by themselves, in microseconds; taken off each time between events. No
+  // sample is made before it is settled, and NaN says that it could not be measured.
+  double bracket = kUnknown;
+  bool bracket_is_settled = false;
   cuda::Event next_clock = nullptr;  // recorded to take the place of `clock`; null if none is
 };
 
@@ -130,8 +135,13 @@ class RegionTimer {
   // Makes the slots and kernels of a device, which takes milliseconds; else its first region does.
   void prepare(int device);
 
+  // What `prepare` makes.
+  DeviceRegions& on(int ordinal);
   // A slot for a region that begins on this thread; null if it cannot be timed, which is counted.
-  RegionSlot* open(RegionHistory& history, int device, cuda::Stream stream, std::int64_t bytes);
+  // With a device, in its context and as an OwnCall, both of which `record_start` needs too; null
+  // without a GPU or in a forked child.
+  RegionSlot* open(RegionHistory& history, DeviceRegions* device, cuda::Stream stream,
+                   std::int64_t bytes);
   void record_start(RegionSlot& slot);
   void record_end(RegionSlot& slot);
   void close(RegionSlot& slot);
@@ -147,6 +157,8 @@ class RegionTimer {
   void wait(const std::vector<RegionEnd>& ends) const;
   std::vector<RegionEnd> last_ends() const;
   std::size_t pending() const;
+  // Of each device whose bracket is settled, by ordinal.
+  std::vector<std::pair<int, double>> brackets() const;
 
   // Forgets the samples and counts; what is open or pending now will not count either.
   void clear();
@@ -160,7 +172,6 @@ class RegionTimer {
 
  private:
   ThreadRegions& this_thread();
-  DeviceRegions& on(int ordinal);
   StreamQueue& queue_of(DeviceRegions& device, cuda::Stream stream);
   RegionSlot& take(DeviceRegions& device);
   RegionSlot* take_captured(DeviceRegions& device);
@@ -169,23 +180,25 @@ class RegionTimer {
   void leave_thread(RegionSlot& slot);
   void release(RegionSlot& slot);
   RegionSlot& pop(DeviceRegions& device, StreamQueue& queue);
+  bool knows_bracket(DeviceRegions& device);
   bool advance(DeviceRegions& device, StreamQueue& queue);
   std::size_t advance(DeviceRegions& device, std::size_t most);
-  void look(DeviceRegions& device);
+  bool look(DeviceRegions& device);
   std::size_t read_captured(DeviceRegions& device);
   void move_clock(DeviceRegions& device);
   void add(RegionHistory& history, const RegionSample& sample);
 
   const Options options_;
-  const std::uint64_t id_;  // unlike an address, never used again
   std::deque<RegionHistory> histories_;
   std::vector<std::unique_ptr<DeviceRegions>> devices_;  // by ordinal
   std::unordered_map<std::uint64_t, ThreadRegions> threads_;
+  ThreadRegions* latest_thread_ = nullptr;  // that opened a region
   std::deque<RegionSlot> host_slots_;
   RegionSlot* free_host_slot_ = nullptr;
   std::uint64_t sequence_ = 0;
   std::uint64_t cleared_before_ = 0;  // sequences up to this one do not count
-  std::uint64_t closed_ = 0;
+  std::uint64_t until_look_;          // regions still to close
+  std::uint64_t between_looks_;
   std::uint64_t dropped_ = 0;
   std::uint64_t skipped_ = 0;
   std::uint64_t lost_ = 0;

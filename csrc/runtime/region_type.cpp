@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/own_call.h"
 #include "runtime/region_objects.h"
 
 namespace py = pybind11;
@@ -9,6 +10,50 @@ namespace syncfree::runtime {
 namespace {
 
 PyTypeObject* region_type = nullptr;
+
+// Where a region begins; false with Python's error set.
+bool find_place(const TimerObject& owner, int& device, cuda::Stream& stream) {
+  device = owner.device;
+  if (device < 0 && (owner.device_function == nullptr || owner.device_function(&device) != 0)) {
+    PyObject* index = PyObject_CallNoArgs(owner.current_device);
+    if (index == nullptr) return false;
+    device = static_cast<int>(PyLong_AsLong(index));
+    Py_DECREF(index);
+    if (device == -1 && PyErr_Occurred()) return false;
+  }
+  void* found = nullptr;
+  if (owner.stream_function != nullptr && owner.stream_function(device, &found) == 0) {
+    stream = static_cast<cuda::Stream>(found);
+    return true;
+  }
+  PyObject* index = PyLong_FromLong(device);
+  if (index == nullptr) return false;
+  PyObject* handle = PyObject_CallOneArg(owner.current_stream, index);
+  Py_DECREF(index);
+  if (handle == nullptr) return false;
+  stream = static_cast<cuda::Stream>(PyLong_AsVoidPtr(handle));
+  Py_DECREF(handle);
+  return stream != nullptr || !PyErr_Occurred();
+}
+
+PyObject* open_region(RegionObject& region, DeviceRegions* device, cuda::Stream stream,
+                      bool& in_range) {
+  TimerObject& owner = *region.owner;
+  region.slot = owner.timer->open(*region.history, device, stream, region.bytes);
+  if (owner.push_range != nullptr) {
+    PyObject* done = PyObject_CallOneArg(owner.push_range, region.name);
+    if (done == nullptr) return nullptr;
+    Py_DECREF(done);
+    in_range = true;
+  }
+  if (region.slot != nullptr) {
+    if (region.slot->device == nullptr)
+      owner.timer->record_start(*region.slot);
+    else
+      without_gil([&] { owner.timer->record_start(*region.slot); });
+  }
+  return Py_NewRef(reinterpret_cast<PyObject*>(&region));
+}
 
 PyObject* begin(RegionObject* self, PyObject*) {
   TimerObject& owner = *self->owner;
@@ -19,38 +64,19 @@ PyObject* begin(RegionObject* self, PyObject*) {
             .c_str());
     return nullptr;
   }
+  const bool on_gpu = owner.has_gpu && !RegionTimer::in_forked_child();
   int device = -1;
-  std::uint64_t stream = 0;
-  if (owner.current_device != nullptr && !RegionTimer::in_forked_child()) {
-    PyObject* index = PyObject_CallNoArgs(owner.current_device);
-    if (index == nullptr) return nullptr;
-    PyObject* handle = PyObject_CallOneArg(owner.current_stream, index);
-    device = static_cast<int>(PyLong_AsLong(index));
-    Py_DECREF(index);
-    if (handle == nullptr) return nullptr;
-    stream = PyLong_AsUnsignedLongLong(handle);
-    Py_DECREF(handle);
-    if (PyErr_Occurred()) return nullptr;
-  }
+  cuda::Stream stream = nullptr;
+  if (on_gpu && !find_place(owner, device, stream)) return nullptr;
   // Before the GIL is released: another thread must find the region open.
   self->is_open = true;
   bool in_range = false;
   PyObject* begun = guarded([&]() -> PyObject* {
-    self->slot = owner.timer->open(*self->history, device, reinterpret_cast<cuda::Stream>(stream),
-                                   self->bytes);
-    if (owner.push_range != nullptr) {
-      PyObject* done = PyObject_CallOneArg(owner.push_range, self->name);
-      if (done == nullptr) return nullptr;
-      Py_DECREF(done);
-      in_range = true;
-    }
-    if (self->slot != nullptr) {
-      if (self->slot->device == nullptr)
-        owner.timer->record_start(*self->slot);
-      else
-        without_gil([&] { owner.timer->record_start(*self->slot); });
-    }
-    return Py_NewRef(reinterpret_cast<PyObject*>(self));
+    if (!on_gpu) return open_region(*self, nullptr, stream, in_range);
+    const OwnCall own;
+    DeviceRegions& regions = owner.timer->on(device);
+    const cuda::InContext here(regions.device->driver(), regions.device->context());
+    return open_region(*self, &regions, stream, in_range);
   });
   if (begun == nullptr) {
     const py::error_scope kept;

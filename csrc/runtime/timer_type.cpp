@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -141,19 +142,31 @@ PyObject* timer_counts(TimerObject* self, PyObject*) {
   });
 }
 
+PyObject* timer_brackets(TimerObject* self, PyObject*) {
+  return guarded([&] {
+    py::dict brackets;
+    for (const auto& [device, microseconds] : self->timer->brackets())
+      brackets[py::int_(device)] = known(microseconds);
+    return brackets.release().ptr();
+  });
+}
+
 void keep(PyObject*& place, PyObject* value) {
   place = value == Py_None ? nullptr : Py_NewRef(value);
 }
 
 PyObject* timer_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"current_device", "current_stream", "capacity",  "history",
-                                "stamp_every",    "push_range",     "pop_range", nullptr};
+  static const char* names[] = {"current_device",  "current_stream", "capacity",  "history",
+                                "stamp_every",     "push_range",     "pop_range", "device_function",
+                                "stream_function", nullptr};
   PyObject *current_device = Py_None, *current_stream = Py_None;
   PyObject *push_range = Py_None, *pop_range = Py_None;
   Py_ssize_t capacity = 2048, history = 1024, stamp_every = 64;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO$nnnOO:RegionTimer",
+  Py_ssize_t device_function = 0, stream_function = 0;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|OO$nnnOOnn:RegionTimer",
                                    const_cast<char**>(names), &current_device, &current_stream,
-                                   &capacity, &history, &stamp_every, &push_range, &pop_range))
+                                   &capacity, &history, &stamp_every, &push_range, &pop_range,
+                                   &device_function, &stream_function))
     return nullptr;
   if (capacity < 1 || history < 1 || stamp_every < 0) {
     PyErr_Format(PyExc_ValueError,
@@ -168,9 +181,22 @@ PyObject* timer_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords)
                     "current_device and current_stream go together, and push_range and pop_range");
     return nullptr;
   }
+  int device = -1;
+  if (PyLong_Check(current_device)) {
+    const long index = PyLong_AsLong(current_device);
+    if (index < 0 || index > std::numeric_limits<int>::max()) {
+      if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "there is no device %ld", index);
+      return nullptr;
+    }
+    device = static_cast<int>(index);
+  }
   auto* self = reinterpret_cast<TimerObject*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  keep(self->current_device, current_device);
+  self->has_gpu = current_device != Py_None;
+  self->device = device;
+  self->device_function = reinterpret_cast<CurrentDevice>(device_function);
+  self->stream_function = reinterpret_cast<CurrentStream>(stream_function);
+  keep(self->current_device, device < 0 ? current_device : Py_None);
   keep(self->current_stream, current_stream);
   keep(self->push_range, push_range);
   keep(self->pop_range, pop_range);
@@ -178,7 +204,7 @@ PyObject* timer_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords)
   PyObject* made = guarded([&] {
     self->timer =
         new RegionTimer({static_cast<std::size_t>(capacity), static_cast<std::size_t>(history),
-                         static_cast<std::uint64_t>(stamp_every), self->current_device != nullptr});
+                         static_cast<std::uint64_t>(stamp_every), self->has_gpu});
     return reinterpret_cast<PyObject*>(self);
   });
   if (made == nullptr) Py_DECREF(self);
@@ -216,6 +242,8 @@ PyMethodDef timer_methods[] = {
      "Forgets all samples and counts; regions that are open or pending will not count either."},
     {"histories", method(timer_histories), METH_NOARGS, nullptr},
     {"counts", method(timer_counts), METH_NOARGS, nullptr},
+    {"brackets", method(timer_brackets), METH_NOARGS,
+     "Microseconds that two events take by themselves, by device; None if it cannot be measured."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot timer_slots[] = {

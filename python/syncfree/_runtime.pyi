@@ -109,7 +109,7 @@ class Region:
 class RegionTimer:
     def __new__(
         cls: type[_Timer],
-        current_device: Callable[[], int] | None = None,
+        current_device: Callable[[], int] | int | None = None,
         current_stream: Callable[[int], int] | None = None,
         *,
         capacity: int = 2048,
@@ -117,7 +117,11 @@ class RegionTimer:
         stamp_every: int = 64,
         push_range: Callable[[str], object] | None = None,
         pop_range: Callable[[], object] | None = None,
-    ) -> _Timer: ...
+        device_function: int = 0,
+        stream_function: int = 0,
+    ) -> _Timer:
+        """The functions are addresses of C functions that are asked first, or 0."""
+
     def region(
         self,
         name: str,
@@ -131,3 +135,4 @@ class RegionTimer:
     def clear(self) -> None: ...
     def histories(self) -> list[tuple[Any, ...]]: ...
     def counts(self) -> dict[str, Any]: ...
+    def brackets(self) -> dict[int, float | None]: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["compute", "h2d", "d2h"]
@@ -27,10 +27,12 @@ class Sample:
         thread: `threading.get_ident` of the thread that began it.
         device: Index of the GPU; -1 without one.
         stream: The driver's handle of the stream.
-        gpu_us: GPU time from its beginning to its end on the stream.
+        gpu_us: GPU time from its beginning to its end on the stream, without what two events take
+            by themselves; of replays of a CUDA graph, with it.
         gpu_start_us: When the GPU began.
         gpu_gap_us: GPU time since the region before it on the stream, with the same parent, ended:
-            the GPU was idle, or busy with what no region stands around.
+            the GPU was idle, or busy with what no region stands around. Without what two events
+            take, likewise.
         host_enqueue_us: Host time in the block: of its Python code and its launches.
         host_start_us: When the host began.
         host_gap_us: Host time since the region before it on the thread, with the same parent.
@@ -133,6 +135,8 @@ class Recording:
             captured, or in a forked child.
         lost: Regions whose events failed, or that were never ended.
         problem: Of the last one lost, in the driver's words.
+        bracket_us: What was taken off each time between events, by device: that which two events
+            take by themselves. None where it could not be measured.
         remarks: What else a reader has to know, as sentences.
     """
 
@@ -143,6 +147,7 @@ class Recording:
     skipped: int = 0
     lost: int = 0
     problem: str = ""
+    bracket_us: dict[int, float | None] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     @property
@@ -156,6 +161,12 @@ class Recording:
             (self.lost, f"were lost: {self.problem}"),
         )
         lines += [_of_regions(count, what) for count, what in counts if count]
+        lines += [
+            f"Times on GPU {device} contain what two events take by themselves, a few "
+            "microseconds: it could not be measured."
+            for device, us in self.bracket_us.items()
+            if us is None
+        ]
         return [*lines, *self.remarks]
 
 

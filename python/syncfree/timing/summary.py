@@ -138,6 +138,7 @@ class Summary:
         document: dict[str, Any] = {
             "version": VERSION,
             "clock": self.recording.clock,
+            "bracket_us": {str(key): us for key, us in self.recording.bracket_us.items()},
             "notes": self.notes,
             "pending": self.recording.pending,
             "dropped": self.recording.dropped,

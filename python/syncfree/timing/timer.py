@@ -14,6 +14,7 @@ from syncfree import _runtime
 from syncfree.errors import DeviceError
 from syncfree.timing.companion import Companion
 from syncfree.timing.nvml import gpu_uuid
+from syncfree.timing.place import current_device_address, current_stream_address
 from syncfree.timing.samples import Kind, Recording, Sample, from_runtime
 from syncfree.timing.summary import Summary
 
@@ -33,9 +34,10 @@ class EventTimer(_runtime.RegionTimer):
 
     A region records an event at its beginning and one at its end, on the stream that is current
     when it begins. Later regions and :meth:`poll` ask, without waiting, which ends have passed, and
-    turn those into samples. Regions may be nested, on several streams and in several threads. On a
-    stream that is being captured they become part of the CUDA graph; after a replay, `poll` reads
-    the last one.
+    turn those into samples. What two events take by themselves, measured once for each device, is
+    taken off; see ``bracket_us`` of :meth:`json`. Regions may be nested, on several streams and in
+    several threads. On a stream that is being captured they become part of the CUDA graph; after a
+    replay, `poll` reads the last one.
 
     Without a GPU the host's monotonic clock stands in, and every result says so.
 
@@ -86,24 +88,30 @@ class EventTimer(_runtime.RegionTimer):
         nvml: bool = False,
     ) -> EventTimer:
         index, clock = _choose(device)
-        functions: tuple[Callable[..., int] | None, ...] = (None, None)
+        place: tuple[Callable[[], int] | int | None, Callable[[int], int] | None] = (None, None)
+        device_function, stream_function = 0, 0
         ranges: tuple[Callable[..., object] | None, ...] = (None, None)
         if clock == CUDA_CLOCK:
             torch.cuda.init()
             if nvtx:
                 ranges = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-            functions = (
-                torch._C._cuda_getDevice if index is None else lambda: index,
+            if index is None and torch.cuda.device_count() == 1:
+                index = 0
+            place = (
+                torch._C._cuda_getDevice if index is None else index,
                 torch._C._cuda_getCurrentRawStream,
             )
+            device_function, stream_function = current_device_address(), current_stream_address()
         self = super().__new__(
             cls,
-            *functions,
+            *place,
             capacity=capacity,
             history=history,
             stamp_every=stamp_every,
             push_range=ranges[0],
             pop_range=ranges[1],
+            device_function=device_function,
+            stream_function=stream_function,
         )
         self.clock = clock
         first, uuid = -1, None
@@ -140,7 +148,12 @@ class EventTimer(_runtime.RegionTimer):
     def recording(self) -> Recording:
         """All samples that are kept, with exact totals and counts. Never waits."""
         self.poll()
-        recording = Recording(from_runtime(self.histories()), clock=self.clock, **self.counts())
+        recording = Recording(
+            from_runtime(self.histories()),
+            clock=self.clock,
+            bracket_us=self.brackets(),
+            **self.counts(),
+        )
         if self._companion is None:
             return recording
         histories = self._companion.attach(recording.histories)
