@@ -4,7 +4,9 @@
 in page-locked memory, so that the GPUs limit. With `compare` in place of `restore` it makes PNG
 files of mixed sizes and runs `syncfree compare` over them, so that decoding limits. Each process
 gets its part of the cores, also where it is alone. How much work fills `--seconds` on the first
-count of processes is measured before. `--devices cpu` rehearses without a GPU.
+count of processes is measured by a short run before. What processes take to start is not part of
+the seconds. Progress goes to stderr, and each row to the file as soon as it is known. `--limit`
+bounds the whole. `--devices cpu` rehearses without a GPU.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +32,7 @@ from PIL import Image
 from torch import Tensor
 
 import syncfree
+from scaling_plot import draw
 from syncfree.distributed import Evaluation, Fleet, evaluate, launch, local_devices
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -37,6 +42,7 @@ SCHEDULES = {"dynamic": "dynamic", "equal": "equal", "pixels": "cost"}
 ITERATIONS = 200  # of the denoiser, as many as scikit-image's takes at most
 BATCH = 32  # enough for a GPU to be the bottleneck, and little to wait for at the end
 PICTURES = 128  # different ones; the data set goes through them again and again
+TRIAL = 1 / 8  # of `--seconds`: the run that tells how much work fills them
 SIZES = ((256, 256), (384, 512), (512, 768), (720, 1280))  # of the files
 
 Row = dict[str, Any]
@@ -62,6 +68,8 @@ def restore(
     if device == "cpu":
         torch.set_num_threads(given.cores)
     pictures = NoisyPictures(given.pictures, given.scale, pinned=device != "cpu")
+    if fleet.rank == 0:
+        progress(given, f"{fleet.world} x {given.devices}: pictures made, warming up")
     model = TotalVariation(iterations=given.iterations).eval().to(device)
 
     def judged(length: int, schedule: str) -> Evaluation:
@@ -77,6 +85,8 @@ def restore(
         images = max(some, round(given.seconds * some / judged(some, "dynamic").statistics.seconds))
     rows = []
     for schedule in _schedules(given, fleet.world):
+        if not _all_go(fleet, schedule, images, given):
+            break
         found = judged(images, schedule)
         ranks = [{**asdict(rank.report), **asdict(rank)} for rank in found.statistics.ranks]
         means = {name: values.mean().item() for name, values in found.values.items()}
@@ -85,17 +95,27 @@ def restore(
         result.write_text(json.dumps(rows))
 
 
-def restore_rows(given: argparse.Namespace) -> list[Row]:
+def _all_go(fleet: Fleet, schedule: str, images: int, given: argparse.Namespace) -> bool:
+    """Whether to run; rank 0 says it, as the clock would not tell all ranks the same."""
+    key = f"go/{schedule}"
+    if fleet.rank == 0:
+        fleet.store.set(key, str(begins(given, fleet.world, schedule, images)))
+    return bool(fleet.store.get(key) == b"True")
+
+
+def restore_rows(given: argparse.Namespace) -> Iterator[Row]:
     """Rows of all counts, in processes started for each."""
     devices = local_devices() if given.devices == "cuda" else ["cpu"] * max(given.counts)
-    rows: list[Row] = []
+    images = 0
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "rows.json"
         for count in given.counts:
-            images = rows[0]["images"] if rows else 0
             launch(restore, devices[:count], (images, given, result))
-            rows += json.loads(result.read_text())
-    return rows
+            rows = json.loads(result.read_text())
+            yield from rows
+            if not rows:
+                return
+            images = rows[0]["images"]
 
 
 def make_pair(folder: Path, index: int) -> None:
@@ -110,11 +130,11 @@ def make_pair(folder: Path, index: int) -> None:
         Image.fromarray(pixels).save(folder / name / f"{index:03}.png", compress_level=1)
 
 
-def make_folders(folder: Path, given: argparse.Namespace) -> int:
-    """Folders `ref` and `test`, with links so many that decoding them takes `given.seconds`."""
+def make_pictures(folder: Path, given: argparse.Namespace) -> float:
+    """Folders `ref` and `test` of so many pictures; returns the pairs decoded in a second."""
     for name in ("ref", "test"):
         (folder / name).mkdir()
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(make_pair, [folder] * given.pictures, range(given.pictures)))
     files = sorted(folder.glob("*/*.png"))
 
@@ -125,33 +145,65 @@ def make_folders(folder: Path, given: argparse.Namespace) -> int:
     begin = time.perf_counter()
     with ThreadPoolExecutor(given.cores) as pool:
         list(pool.map(decode, files))
-    seconds = (time.perf_counter() - begin) / given.counts[0]
-    pairs = max(given.pictures, round(given.pictures * given.seconds / seconds))
+    return given.pictures / (time.perf_counter() - begin)
+
+
+def link_pictures(folder: Path, pictures: int, pairs: int) -> None:
+    """As many pairs, of which all but the first are links to these."""
     for name in ("ref", "test"):
-        for index in range(given.pictures, pairs):
-            original = folder / name / f"{index % given.pictures:03}.png"
-            (folder / name / f"again-{index:06}.png").hardlink_to(original)
-    return pairs
+        for index in range(pictures, pairs):
+            link = folder / name / f"again-{index:06}.png"
+            if not link.exists():
+                link.hardlink_to(folder / name / f"{index % pictures:03}.png")
 
 
-def compare_rows(given: argparse.Namespace) -> list[Row]:
+def compare_rows(given: argparse.Namespace) -> Iterator[Row]:
     """Rows of all counts, each by a `syncfree compare` of its own."""
-    rows = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        pairs = make_folders(folder, given)
+        folder, first = Path(name), given.counts[0]
+        decoded = first * make_pictures(folder, given)
+        # Decoding is most of the work, but not all: a run of the real thing tells its speed.
+        pairs = max(given.pictures, round(decoded * given.seconds * TRIAL))
+        link_pictures(folder, given.pictures, pairs)
+        progress(given, f"{given.pictures} pairs made; a run of {pairs} tells the speed")
+        trial = _compared(folder, first, "dynamic", given)
+        pairs = max(pairs, round(pairs * given.seconds / trial["seconds"]))
+        link_pictures(folder, given.pictures, pairs)
         for count in given.counts:
             for schedule in _schedules(given, count):
-                gpus = str(count) if given.devices == "cuda" else f"cpu:{count}"
-                subprocess.run(
-                    [sys.executable, "-m", "syncfree", "compare", folder / "ref", folder / "test",
-                     "--gpus", gpus, "--schedule", schedule, "--workers", str(given.cores),
-                     "--json", folder / "report.json"],
-                    check=True, stdout=subprocess.DEVNULL,
-                )  # fmt: skip
-                report = json.loads((folder / "report.json").read_text())
-                rows.append(_row(schedule, pairs, report["fleet"]))
-    return rows
+                if not begins(given, count, schedule, pairs):
+                    return
+                yield _row(schedule, pairs, _compared(folder, count, schedule, given))
+
+
+def _compared(folder: Path, count: int, schedule: str, given: argparse.Namespace) -> dict[str, Any]:
+    """What `syncfree compare` reports of its processes."""
+    gpus = str(count) if given.devices == "cuda" else f"cpu:{count}"
+    subprocess.run(
+        [sys.executable, "-m", "syncfree", "compare", folder / "ref", folder / "test",
+         "--gpus", gpus, "--schedule", schedule, "--workers", str(given.cores),
+         "--json", folder / "report.json"],
+        check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    fleet: dict[str, Any] = json.loads((folder / "report.json").read_text())["fleet"]
+    return fleet
+
+
+def progress(given: argparse.Namespace, text: str) -> None:
+    """A line on stderr, with the seconds since the beginning."""
+    print(f"{time.time() - given.begin:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+
+def begins(given: argparse.Namespace, count: int, schedule: str, images: int) -> bool:
+    """Whether a run can end within the limit, and a line that it begins or why it does not."""
+    seconds = given.seconds * given.counts[0] / count
+    what = f"{count} {'process' if count == 1 else 'processes'}, {schedule}"
+    late = time.time() - given.begin + seconds > given.limit
+    if late:
+        progress(given, f"{what}: left out, as it would end after --limit {given.limit:g}")
+    else:
+        progress(given, f"{what}: {images} images, about {seconds:.0f} s")
+    return not late
 
 
 def _schedules(given: argparse.Namespace, world: int) -> list[str]:
@@ -174,36 +226,6 @@ def _row(schedule: str, images: int, fleet: dict[str, Any]) -> Row:
     }
 
 
-def draw(facts: dict[str, Any], path: Path) -> None:
-    """Images per second against processes, and what each of the most processes did."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rows, counts = facts["rows"], sorted({row["processes"] for row in facts["rows"]})
-    first = rows[0]["images_per_second"] / rows[0]["processes"]
-    left.plot(counts, [first * count for count in counts], "--", color="gray", label="ideal")
-    for schedule in dict.fromkeys(row["schedule"] for row in rows):
-        # One process is the beginning of each line.
-        drawn = [row for row in rows if row["schedule"] == schedule or row is rows[0]]
-        rates = [row["images_per_second"] for row in drawn]
-        left.plot([row["processes"] for row in drawn], rates, "o-", label=schedule)
-    left.set(xlabel="processes", ylabel="images/s", xticks=counts, ylim=(0, None))
-    left.legend()
-    bars: dict[str, tuple[float, float]] = {}
-    for row in rows:
-        for number, rank in enumerate(row["ranks"] if row["processes"] == counts[-1] else ()):
-            busy = rank["busy_seconds"]
-            bars[f"{row['schedule']} {number}"] = busy, max(0.0, row["seconds"] - busy)
-    names, (busy, idle) = list(bars), zip(*bars.values(), strict=True)
-    right.barh(names, busy, color="#2b6a99", label="busy")
-    right.barh(names, idle, left=busy, color="#e6e6e6", label="idle")
-    right.set(xlabel="seconds")
-    right.invert_yaxis()
-    right.legend()
-    figure.savefig(path)
-
-
 def main() -> None:
     """Print a line for each count and schedule, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -211,6 +233,8 @@ def main() -> None:
     parser.add_argument("--counts", default="1,2", help="of processes, rising")
     parser.add_argument("--schedules", default="dynamic,equal,pixels", help="of several processes")
     parser.add_argument("--seconds", type=float, default=12, help="of the first count's run")
+    parser.add_argument("--limit", type=float, default=math.inf,
+                        help="seconds for all; a run that would end later is left out")  # fmt: skip
     parser.add_argument("--cores", type=int, help="threads of each process; default: its part")
     parser.add_argument("--devices", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pictures", type=int, default=PICTURES, help="different ones")
@@ -219,6 +243,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
+    given.begin = time.time()
     given.counts = [int(count) for count in given.counts.split(",")]
     given.schedules = given.schedules.split(",")
     there = torch.cuda.device_count() if given.devices == "cuda" else max(given.counts)
@@ -229,33 +254,36 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     given.cores = given.cores or max(1, cores // max(given.counts))
 
-    rows = restore_rows(given) if given.work == "restore" else compare_rows(given)
-    print("processes  schedule  images  seconds  images/s  speed-up  efficiency  imbalance  idle")
-    for row in rows:
-        row["speedup"] = (
-            rows[0]["processes"] * row["images_per_second"] / rows[0]["images_per_second"]
-        )
-        row["efficiency"] = row["speedup"] / row["processes"]
-        idle = sum(rank["idle_share"] for rank in row["ranks"]) / row["processes"]
-        print(
-            f"{row['processes']:9}  {row['schedule']:8}  {row['images']:6}  {row['seconds']:7.2f}  "
-            f"{row['images_per_second']:8.1f}  {row['speedup']:8.2f}  {row['efficiency']:10.1%}  "
-            f"{row['imbalance']:9.1%}  {idle:4.0%}"
-        )
-    facts = {
+    facts: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "work": given.work,
         "gpu": torch.cuda.get_device_name() if given.devices == "cuda" else "none",
         "cores": cores,
         "cores_per_process": given.cores,
         "versions": {"torch": torch.__version__, "syncfree": syncfree.__version__},
-        "rows": rows,
+        "rows": [],
     }
-    if given.json is not None:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(facts, indent=1) + "\n")
+    print("processes  schedule  images  seconds  images/s  speed-up  efficiency  imbalance  idle")
+    for row in restore_rows(given) if given.work == "restore" else compare_rows(given):
+        facts["rows"].append(row)
+        first = facts["rows"][0]
+        row["speedup"] = first["processes"] * row["images_per_second"] / first["images_per_second"]
+        row["efficiency"] = row["speedup"] / row["processes"]
+        idle = sum(rank["idle_share"] for rank in row["ranks"]) / row["processes"]
+        print(
+            f"{row['processes']:9}  {row['schedule']:8}  {row['images']:6}  {row['seconds']:7.2f}  "
+            f"{row['images_per_second']:8.1f}  {row['speedup']:8.2f}  {row['efficiency']:10.1%}  "
+            f"{row['imbalance']:9.1%}  {idle:4.0%}",
+            flush=True,
+        )
+        if given.json is not None:
+            given.json.parent.mkdir(parents=True, exist_ok=True)
+            given.json.write_text(json.dumps(facts, indent=1) + "\n")
+    if not facts["rows"]:
+        sys.exit(f"no run ends within --limit {given.limit:g}")
     if given.plot is not None:
         draw(facts, given.plot)
+    progress(given, "done")
 
 
 if __name__ == "__main__":

@@ -68,11 +68,16 @@ class NoisyPictures:
     def __init__(self, length: int, scale: float, pinned: bool) -> None:
         random = torch.Generator().manual_seed(0)
         self._pairs = []
+        # Thousands of small operations. Threads that meet after each of them, and in all processes
+        # at once, take many times as long as one thread.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         for index in range(length):
             height, width = SIZES[index % len(SIZES)]
             clean = _picture(int(height * scale), int(width * scale), index)
             noisy = clean + NOISE * torch.randn(clean.shape, generator=random)
             self._pairs.append(tuple(x.pin_memory() if pinned else x for x in (noisy, clean)))
+        torch.set_num_threads(threads)
 
     def __len__(self) -> int:
         return len(self._pairs)

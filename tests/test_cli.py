@@ -3,14 +3,17 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from syncfree import __version__
 from syncfree.cli import main
 from syncfree.cli.interrupt import deferred_interrupt
 
@@ -69,6 +72,21 @@ def test_info_needs_the_standard_library_only():
     done = run_without({"typer", "rich", "PIL", "numpy", "torch"}, "info", "--json")
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_version_needs_the_standard_library_only():
+    done = run_without({"typer", "rich", "PIL", "numpy", "torch"}, "--version")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"syncfree {__version__}\n"
+
+
+def test_what_prints_a_line_can_be_asked_together(capsys):
+    assert main(["--cmake-dir", "--version"]) == 0
+    folder, version = capsys.readouterr().out.splitlines()
+    assert Path(folder, "syncfreeConfig.cmake").is_file()
+    assert version.endswith(__version__)
+    assert main(["--version", "info"]) == 2
+    assert "go without a command" in re.sub(r"[│\s]+", " ", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich", "PIL", "numpy"])

@@ -20,6 +20,7 @@ import syncfree as sf
 import syncfree.classification as sc
 from collection_cases import CASES, CLASSES, make, multiclass, same, scores
 from processes import in_processes
+from syncfree._joint_sync import reduce_together
 
 
 @contextmanager
@@ -92,6 +93,54 @@ def _collectives(rank: int, world: int) -> None:
 
 def test_one_collective_for_each_dtype_and_reduction(tmp_path: Path) -> None:
     in_processes(2, _collectives, tmp_path)
+
+
+COLLECTIVES = {
+    "multiclass": {"all_reduce": 1},
+    "multilabel": {"all_reduce": 1},
+    "images": {"all_reduce": 2, "all_gather": 3},  # see above
+}
+
+
+def _four(rank: int, world: int) -> None:
+    for case, expected in COLLECTIVES.items():
+        ours, alone = make(case, "cpu")[0], make(case, "cpu")[0]
+        for metric in alone._modules.values():
+            metric.sync_on_compute = metric._to_sync = False
+        for epoch in range(2):
+            ours.reset()
+            alone.reset()
+            for other in range(world):
+                # From none to three, and the other way round: a last batch may be missing.
+                for seed in range(world - 1 - other if epoch else other):
+                    batch = CASES[case][1]("cpu", 10 * other + seed)
+                    alone.update(*batch)
+                    if other == rank:
+                        ours.update(*batch)
+            assert expected == _exact_counts(ours, alone)
+            with counting_collectives() as calls:
+                values = ours.compute()
+            assert calls == expected, case
+            same(values, alone.compute())
+
+
+def _exact_counts(ours: sf.MetricCollection, alone: sf.MetricCollection) -> Counter[str]:
+    """Compares the reduced states that are counts; returns what reducing them called."""
+    with counting_collectives() as calls:
+        reduced = reduce_together(ours._modules, ours._teams_to_come())
+    counts = 0
+    for name, states in reduced.items():
+        for attribute, state in states.items():
+            if isinstance(state, Tensor) and not state.is_floating_point():
+                own = getattr(alone._modules[name], attribute)
+                assert torch.equal(state, torch.cat(own) if isinstance(own, list) else own)
+                counts += int(state.sum())
+    assert counts > 0
+    return calls
+
+
+def test_four_processes_give_the_values_of_one(tmp_path: Path) -> None:
+    in_processes(4, _four, tmp_path)
 
 
 class Failing(tc.MulticlassRecall):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import pytest
+import torchmetrics
 
 from syncfree.detector.suggestions import suggest
 
@@ -107,3 +111,22 @@ from syncfree.detector.suggestions import suggest
 )
 def test_suggestions(fields: dict, part: str) -> None:
     assert part in suggest(**fields)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        torchmetrics.image.PeakSignalNoiseRatio,
+        torchmetrics.image.MultiScaleStructuralSimilarityIndexMeasure,
+        torchmetrics.functional.image.peak_signal_noise_ratio,
+        torchmetrics.functional.image.structural_similarity_index_measure,
+    ],
+)
+def test_image_metrics_are_advised_to_become_ours(of: Any) -> None:
+    file = inspect.getsourcefile(of)
+    source = "n = tensor(3, device=d)"
+    found = suggest(api="torch.tensor", source=source, file=file)
+    assert "`syncfree.image` has the class of the same name" in found
+    for other in (torchmetrics.image.UniversalImageQualityIndex, torchmetrics.Metric):
+        file = inspect.getsourcefile(other)
+        assert "`device=`" in suggest(api="torch.tensor", source=source, file=file)

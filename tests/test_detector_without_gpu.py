@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchmetrics.functional.classification as functional
+from torchmetrics.image import StructuralSimilarityIndexMeasure
 
 import syncfree
 from syncfree.errors import SyncError
@@ -189,3 +190,13 @@ def test_our_metrics_never_wait() -> None:
         labels = torch.randint(0, 5, (64,), device="cuda")
         for average in ("micro", "macro"):
             functional.multiclass_accuracy(logits, labels, num_classes=5, average=average)
+
+
+def test_image_metrics_are_advised_to_become_ours() -> None:
+    metric = StructuralSimilarityIndexMeasure()
+    image = torch.rand(1, 3, 16, 16)
+    with syncfree.detect_syncs(tier=0) as report:
+        metric.cuda().update(image.cuda(), image.cuda())
+    waits = [each for each in report.findings if each.counts]
+    assert len(waits) == 1
+    assert "syncfree.image" in waits[0].suggestion

@@ -11,7 +11,7 @@ from torch import nn
 from syncfree.distributed import evaluate, launch
 from syncfree.distributed.flight import Flight
 from syncfree.distributed.inference import Inference
-from syncfree.errors import EvaluationError, RankError
+from syncfree.errors import DeviceError, EvaluationError, RankError
 from syncfree.functional import peak_signal_noise_ratio
 
 
@@ -135,6 +135,16 @@ def test_wrong_arguments(arguments, message):
 def test_arguments_of_wrong_types(arguments, message):
     with pytest.raises(TypeError, match=message):
         evaluate(**{"model": halve, "dataset": Data(4), "metrics": METRICS, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wanted", "seen"),
+    [(0, "cuda", "no GPU"), (0, torch.device("cuda:1"), "no GPU"), (2, "cuda:2", "to cuda:1")],
+)
+def test_a_gpu_that_is_not_there_is_named_at_once(monkeypatch, gpus, wanted, seen):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(DeviceError, match=f"asked for {wanted}, but torch sees .*{seen} here"):
+        evaluate(halve, Data(1), METRICS, device=wanted)
 
 
 def test_memory_that_runs_out_costs_no_item(device):

@@ -1,13 +1,18 @@
 """The examples run as a newcomer runs them, and print numbers that make sense."""
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
+
+import scaling
+from benchmark_figures import figures_tool
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -61,6 +66,16 @@ def test_scaling_is_measured(work, schedules, tmp_path):
         assert row["images_per_second"] == pytest.approx(row["images"] / row["seconds"])
         assert row["speedup"] == pytest.approx(2 * first["seconds"] / row["seconds"])
     assert plot.read_bytes().startswith(b"\x89PNG")
+    assert figures_tool().scaling_table(file).count("\n| 2 | ") == len(schedules)
+
+
+def test_scaling_keeps_to_its_limit(capsys):
+    given = argparse.Namespace(seconds=10, counts=[1, 4], begin=time.time() - 30, limit=35)
+    assert not scaling.begins(given, 1, "dynamic", 400)
+    assert scaling.begins(given, 4, "equal", 400)  # by a fourth of the time
+    late, begun = capsys.readouterr().err.splitlines()
+    assert late.endswith("1 process, dynamic: left out, as it would end after --limit 35")
+    assert begun.endswith("4 processes, equal: 400 images, about 2 s")
 
 
 def test_demo_compares_and_trains(tmp_path):

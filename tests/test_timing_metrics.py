@@ -89,3 +89,20 @@ def test_a_timed_collection(library: Any, timer: EventTimer, device: str) -> Non
     clone = collection.clone(prefix="val/")
     assert type(clone) is library.MetricCollection
     assert set(clone.compute()) == {f"val/{name}" for name in plain.compute()}
+
+
+@pytest.mark.parametrize(
+    ("target", "got"), [(3, "int"), (None, "NoneType"), ("name", "str"), (int, "the class int")]
+)
+def test_wrap_names_itself_where_there_is_nothing_to_time(
+    target: Any, got: str, timer: EventTimer
+) -> None:
+    expected = f"^EventTimer.wrap takes a function or a metric, but got {got}$"
+    with pytest.raises(TypeError, match=expected):
+        timer.wrap(target)
+
+    def pieces() -> Any:
+        yield
+
+    with pytest.raises(TypeError, match=r"^EventTimer\.wrap got the generator function"):
+        timer.wrap(pieces)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,16 +12,26 @@ from syncfree._compute_groups import all_reductions, all_states, is_usual
 from syncfree._distributed import reduce_states
 
 
-def reduce_together(metrics: Mapping[str, Metric]) -> dict[str, dict[str, Any]]:
+def reduce_together(
+    metrics: Mapping[str, Metric], teams: Iterable[list[str]] = ()
+) -> dict[str, dict[str, Any]]:
     """The states of all processes, for those metrics whose `compute` would fetch them.
 
     A state that several metrics hold travels once. Metrics that sync in a way of their own
     (``dist_sync_fn``, overridden methods) or not at all are left to do so.
+
+    Args:
+        metrics: By name.
+        teams: Names of those that hold the states of the first of them, or will once this process
+            has seen a batch: what is sent has to be the same in all.
     """
     places: dict[Any, list[str]] = {}
     for name, metric in metrics.items():
         if _would_sync(metric):
             places.setdefault((metric.process_group, metric.device), []).append(name)
+    if not places:
+        return {}
+    leaders = {name: all_states(metrics[team[0]]) for team in teams for name in team}
     result: dict[str, dict[str, Any]] = {}
     for (group, device), names in places.items():
         states: dict[Any, Any] = {}
@@ -29,7 +39,9 @@ def reduce_together(metrics: Mapping[str, Metric]) -> dict[str, dict[str, Any]]:
         keys: dict[str, dict[str, Any]] = {name: {} for name in names}
         for name in names:
             reduction_of = all_reductions(metrics[name])
-            for attribute, state in all_states(metrics[name]).items():
+            shared = leaders.get(name, {})
+            for attribute, own in all_states(metrics[name]).items():
+                state = shared.get(attribute, own)
                 reduction = reduction_of[attribute]
                 key = id(state), reduction
                 states[key], reductions[key], keys[name][attribute] = state, reduction, key

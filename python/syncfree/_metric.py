@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -38,6 +39,13 @@ class SyncFreeMetric(StatesInPlace):
         cls._own_update = _is_own(cls, "update") and _is_own(cls, "_update_state")
         cls._own_compute = _is_own(cls, "compute") and _is_own(cls, "_final_state")
         cls._all_own = cls._own_update and cls._own_compute
+        if cls.__module__.startswith("syncfree."):
+            # Python's errors for missing and unknown arguments name the function that they did not
+            # fit: it should be the one that was called.
+            for method, called in (("_evaluate", "forward"), ("update", "update")):
+                function, name = getattr(cls, method), f"{cls.__name__}.{called}"
+                if function.__qualname__ != name:
+                    setattr(cls, method, _named(function, name))
 
     def _raise_pending(self) -> None:
         """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
@@ -222,3 +230,18 @@ def _is_own(cls: type, name: str) -> bool:
         if name in vars(base):
             return base.__module__.startswith(("syncfree.", "torchmetrics."))
     return True
+
+
+def _named(function: Any, name: str) -> Any:
+    """A copy of a function that Python's errors call so, with the same code."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    functools.update_wrapper(copy, function)
+    del copy.__wrapped__  # type: ignore[attr-defined]
+    copy.__qualname__ = name
+    return copy

@@ -78,12 +78,20 @@ class MetricCollection(_TorchMetricsCollection):
         """Before the first batch, when it is known which metrics have seen something already."""
         if self._groups_checked or not self._enable_compute_groups:
             return
-        groups: list[list[str]] = []
-        for names in self._candidates:
-            groups += _compute_groups.split_by_history(self._modules, names)
+        groups = list(self._teams_to_come())
         self._groups = dict(enumerate(groups))
         _compute_groups.unshare(self._modules[names[0]] for names in groups)
         self._groups_checked = True
+
+    def _teams_to_come(self) -> Iterable[list[str]]:
+        """The groups, which other processes may have formed by a batch that this one lacks."""
+        if self._groups_checked or not self._enable_compute_groups:
+            return self._teams()
+        return (
+            part
+            for names in self._candidates
+            for part in _compute_groups.split_by_history(self._modules, names)
+        )
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -151,7 +159,7 @@ class MetricCollection(_TorchMetricsCollection):
             if getattr(self._modules[team[0]], "_is_replayed", False):
                 for name in team:  # the states have changed without a call
                     self._modules[name]._computed = None
-        states = _joint_sync.reduce_together(self._modules)
+        states = _joint_sync.reduce_together(self._modules, self._teams_to_come())
         values: dict[str, Any] = {}
         errors: list[Exception] = []
         for name, metric in self._modules.items():

@@ -36,7 +36,7 @@ class MissingExtraError(SyncfreeError, ImportError):
 
 
 class DeviceError(SyncfreeError, RuntimeError):
-    """A tensor is on a device for which there is no kernel."""
+    """A device is not there, or a tensor is on one for which there is no kernel."""
 
 
 class TimerError(SyncfreeError, RuntimeError):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 _NEEDED = ("typer", "rich", "PIL", "numpy")
+_PRINTED = {"--version", "--cmake-dir", "--include-dir", "--lib-dir"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `syncfree` command and return its exit status.
 
-    `info`, `--cmake-dir`, `--include-dir` and `--lib-dir` need the standard library only. Every
-    other command needs the `cli` extra; without it the message naming the `pip install` line goes
-    to standard error and the status is 2.
+    `info`, `--version`, `--cmake-dir`, `--include-dir` and `--lib-dir` need the standard library
+    only; of the options several may be given, each prints a line. Every other command needs the
+    `cli` extra; without it the message naming the `pip install` line goes to standard error and the
+    status is 2.
 
     Args:
         argv: the arguments after the program's name; default `sys.argv[1:]`.
@@ -31,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from syncfree._info import main as info
 
         return info(arguments[1:])
-    if arguments in (["--cmake-dir"], ["--include-dir"], ["--lib-dir"]):
-        return _print_folder(arguments[0])
+    if arguments and set(arguments) <= _PRINTED:
+        return _print(arguments)
     from syncfree.errors import MissingExtraError
 
     try:
@@ -45,16 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _print_folder(option: str) -> int:
+def _print(options: Sequence[str]) -> int:
     from syncfree._cpp import cmake_dir, include_dir, lib_dir
+    from syncfree._version import __version__
     from syncfree.errors import LibraryError
 
-    folders = {"--cmake-dir": cmake_dir, "--include-dir": include_dir, "--lib-dir": lib_dir}
+    printed: dict[str, Callable[[], object]] = {
+        "--version": lambda: f"syncfree {__version__}",
+        "--cmake-dir": cmake_dir,
+        "--include-dir": include_dir,
+        "--lib-dir": lib_dir,
+    }
     try:
-        print(folders[option]())
+        lines = [str(printed[option]()) for option in options]
     except LibraryError as error:
         print(error, file=sys.stderr)
         return 2
+    print("\n".join(lines))
     return 0
 
 

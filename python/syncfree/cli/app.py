@@ -33,6 +33,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @app.callback()
 def _commands(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
     cmake_dir: Annotated[
         bool, typer.Option("--cmake-dir", help="Print the folder for CMake's syncfree_DIR.")
     ] = False,
@@ -44,9 +45,11 @@ def _commands(
     ] = False,
 ) -> None:
     """Metrics that never stall the GPU, and the tools around them."""
-    # main() answers each alone, without this module; here they are for --help to list.
-    if cmake_dir or include_dir or lib_dir:
-        raise typer.BadParameter("--cmake-dir, --include-dir and --lib-dir stand alone.")
+    # main() answers them without this module; here they are for --help to list.
+    if version or cmake_dir or include_dir or lib_dir:
+        raise typer.BadParameter(
+            "--version, --cmake-dir, --include-dir and --lib-dir go without a command."
+        )
 
 
 @app.command(
@@ -174,10 +177,16 @@ def _compare(
 
 @app.command("syncs", context_settings={"allow_interspersed_args": False})
 def _syncs(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A script, or module:function.")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A script, or module:function; with -m a module."),
+    ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the program gets.")
     ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="Run the module or package TARGET, as python -m does.")
+    ] = False,
     warmup: Annotated[int, typer.Option(help="Iterations to leave out at the beginning.")] = 1,
     steps: Annotated[
         int | None, typer.Option(help="End the run after so many iterations more.")
@@ -215,6 +224,7 @@ def _syncs(
     options = SyncsOptions(
         target=target,
         arguments=arguments or [],
+        module=module,
         warmup=warmup,
         steps=steps,
         seconds=seconds,

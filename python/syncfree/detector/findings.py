@@ -199,6 +199,7 @@ class Recorder:
             each.suggestion = suggest(
                 api=each.event.api,
                 source=each.source,
+                file=each.file,
                 op_stack=each.event.op_stack,
                 direction=each.event.direction,
                 host_memory=each.event.host_memory,

@@ -101,10 +101,16 @@ VALUE = (
     "`.value()` waits for a read-back that is under way. Ask `.ready()` first, or take "
     "`.latest()`, the newest value that has arrived."
 )
+IMAGE_METRIC = (
+    "This line is TorchMetrics' own. `syncfree.image` has the class of the same name, with its "
+    "arguments and answers, which never waits; `syncfree.functional.image` has the functions."
+)
 OTHER = (
     "Look whether the result is needed on the host now; if not, keep it on the device or read it "
     f"later through {_DEFERRED}. If the wait is meant: `# sync-ok: reason`."
 )
+
+_IMAGE_METRICS = re.compile(r"torchmetrics[\\/](functional[\\/])?image[\\/](psnr|ssim)\.py$")
 
 # The first pattern that is found in an operator or api decides. What is most specific stands first.
 _BY_NAME = [
@@ -160,6 +166,7 @@ def suggest(
     *,
     api: str,
     source: str = "",
+    file: str = "",
     op_stack: Sequence[str] = (),
     direction: str | None = None,
     host_memory: str | None = None,
@@ -169,6 +176,7 @@ def suggest(
     Args:
         api: What waited.
         source: The text of the guilty line; it tells a logging line from a branch.
+        file: Where that line is; in a metric that we have too, only another import helps.
         op_stack: Operators of torch, innermost first.
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
@@ -180,7 +188,7 @@ def suggest(
     """
     names = [api, *op_stack]
     source = _COMMENT.sub("", source)
-    known = _by_name(names, direction)
+    known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _by_name(names, direction)
     if known is not None:
         return known
     if any(_READS.search(name) for name in names):

@@ -21,7 +21,7 @@ from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
 from syncfree.distributed.sampler import check_costs
 from syncfree.distributed.statistics import FleetStatistics
 from syncfree.distributed.worker import Worker
-from syncfree.errors import EvaluationError
+from syncfree.errors import DeviceError, EvaluationError
 
 _ANY_GPU = torch.device("cuda")
 _numbers = count()
@@ -82,6 +82,7 @@ def evaluate(
     Raises:
         TypeError: metrics without names, or a data set without a length or an index.
         ValueError: no metric, unknown schedule, wrong costs, or a model in training mode.
+        DeviceError: the device is no GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.
         torch.distributed.DistError: the store is gone.
 
@@ -209,10 +210,16 @@ def _check(
 
 
 def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
+    gpus = torch.cuda.device_count()
     if wanted is None:
-        gpus = torch.cuda.device_count()
         return torch.device("cuda", fleet.local_rank % gpus) if gpus else torch.device("cpu")
     device = torch.device(wanted)
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        seen = f"only cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU"
+        raise DeviceError(
+            f"evaluate was asked for {wanted}, but torch sees {seen} here; without `device` it "
+            "takes this rank's GPU if there is one, else the CPU"
+        )
     # Without a number it is the current one, which other threads do not share.
     return torch.device("cuda", torch.cuda.current_device()) if device == _ANY_GPU else device
 

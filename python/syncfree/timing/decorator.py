@@ -71,18 +71,26 @@ def timed(
     """
     if target is None:
         return functools.partial(timed, name=name, kind=kind, timer=timer)
+    return wrapped(target, name, kind, timer, asked="timed")
+
+
+def wrapped(
+    target: Any, name: str | None, kind: Kind, timer: EventTimer | None, *, asked: str
+) -> Any:
+    """What `timed` makes of a target, with `asked` in the errors: what the user called."""
     if _is_metric(target):
         from syncfree.timing.metrics import time_metric
 
         return time_metric(target, timer or default_timer(), name)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise TypeError(
-            f"timed got the generator function {target.__qualname__}, whose code runs in pieces: "
+            f"{asked} got the generator function {target.__qualname__}, whose code runs in pieces: "
             "put `with timer.region(...)` around the pieces"
         )
     if not callable(target) or isinstance(target, type):
-        hint = "; for a name write `timed(name=...)`" if isinstance(target, str) else ""
-        raise TypeError(f"timed takes a function or a metric, but got {_described(target)}{hint}")
+        named = isinstance(target, str) and asked == "timed"
+        hint = "; for a name write `timed(name=...)`" if named else ""
+        raise TypeError(f"{asked} takes a function or a metric, but got {_described(target)}{hint}")
     label = str(name or getattr(target, "__qualname__", type(target).__name__))
 
     if inspect.iscoroutinefunction(target):

@@ -210,9 +210,10 @@ class EventTimer(_runtime.RegionTimer):
             >>> timer.summary()["PeakSignalNoiseRatio.update"].count
             1
         """
-        from syncfree.timing.decorator import timed
+        from syncfree.timing.decorator import wrapped
 
-        return timed(target, timer=self)
+        result: Target = wrapped(target, None, "compute", self, asked="EventTimer.wrap")
+        return result
 
     def track_transfers(self) -> AbstractContextManager[None]:
         """Times copies between host and GPU as regions of their own, inside of the block.

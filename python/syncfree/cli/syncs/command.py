@@ -34,7 +34,7 @@ class SyncsOptions:
     """What the command line asked for.
 
     Args:
-        target: Script or ``module:function``.
+        target: Script or ``module:function``, or a module's name.
         arguments: Of the program.
         warmup: Iterations that are left out.
         steps: Iterations to judge; None for all.
@@ -46,6 +46,7 @@ class SyncsOptions:
         sarif: File for the SARIF report.
         baseline: File of known sites.
         update_baseline: Write that file instead of comparing with it.
+        module: The target is a module that runs as by ``python -m``.
     """
 
     target: str
@@ -60,6 +61,7 @@ class SyncsOptions:
     sarif: Path | None = None
     baseline: Path | None = None
     update_baseline: bool = False
+    module: bool = False
 
     def tier_choice(self) -> TierChoice:
         """The tier as `detect_syncs` takes it.
@@ -77,7 +79,7 @@ def find_syncs(options: SyncsOptions) -> int:
     notes = make_console(stderr=True)
     try:
         _check(options)
-        program = Program(options.target, options.arguments)
+        program = Program(options.target, options.arguments, is_module=options.module)
         report = _run(program, options, notes)
         if options.prove and not report.failed:
             report = _prove(program, options, notes, report)

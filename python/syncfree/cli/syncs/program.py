@@ -1,20 +1,24 @@
-"""Runs a script or a function as the interpreter itself would."""
+"""Runs a script, a module or a function as the interpreter itself would."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from syncfree.errors import SyncfreeError
 
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 # Under this name a script finds what is called at the end of each of its steps.
 _STEP = "__syncfree_step__"
@@ -27,26 +31,36 @@ class ProgramError(SyncfreeError):
 
 
 class Program:
-    """A script with its arguments, or a function of a module.
+    """A script or a module with its arguments, or a function of a module.
 
     Args:
-        target: Path of a script, or ``module:function``.
+        target: Path of a script, or ``module:function``; with `is_module` a module's name.
         arguments: What stands behind it on the command line.
+        is_module: Run it as ``python -m`` does.
 
     Raises:
-        ProgramError: It is neither.
+        ProgramError: It is none of these.
     """
 
-    def __init__(self, target: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, target: str, arguments: Sequence[str] = (), *, is_module: bool = False
+    ) -> None:
         self.target = target
         self._arguments = list(arguments)
+        self._is_module = is_module
         self._script: Path | None = None
-        if Path(target).is_file():
+        if is_module:
+            if Path(target).is_file() or not _MODULE.fullmatch(target):
+                raise ProgramError(
+                    f"-m {target}: a module's name is expected, as in mypackage.train; a script "
+                    "is run without -m"
+                )
+        elif Path(target).is_file():
             self._script = Path(target).absolute()
         elif not _FUNCTION.fullmatch(target):
             raise ProgramError(
                 f"{target} is neither a script that exists nor module:function, as in "
-                "mypackage.train:main"
+                "mypackage.train:main; a module is run by -m mypackage.train"
             )
 
     def run(self, step_function: str | None = None, wrap_step: Wrap = lambda each: each) -> Any:
@@ -64,6 +78,8 @@ class Program:
             _as_interpreter([self.target, *self._arguments], self._script),
             self._stepping(step_function, wrap_step) as step_in_script,
         ):
+            if self._is_module:
+                return _run_module(self.target, step_in_script, wrap_step)
             if self._script is None:
                 return _resolve(self.target)()
             return _run_script(self._script, step_in_script, wrap_step)
@@ -74,12 +90,14 @@ class Program:
             yield None
             return
         module, _, name = step_function.rpartition(":")
-        if self._script is not None and module in ("", "__main__", self._script.stem):
+        own = self._script.stem if self._script is not None else self.target
+        is_own = module in ("", "__main__", own)
+        if is_own and (self._is_module or self._script is not None):
             yield name
             return
         if not module:
             raise ProgramError(
-                f"--step-function {step_function}: of a program that is no script it needs its "
+                f"--step-function {step_function}: of a program that is a function it needs its "
                 "module, as in mypackage.train:step"
             )
         original = _resolve(step_function)
@@ -106,22 +124,70 @@ def _as_interpreter(arguments: list[str], script: Path | None) -> Iterator[None]
 
 
 def _run_script(script: Path, step: str | None, wrap: Wrap) -> None:
+    _run(script.read_bytes(), {"__file__": str(script)}, step, wrap)
+
+
+def _run_module(name: str, step: str | None, wrap: Wrap) -> None:
+    """As `runpy` does for `python -m`, which cannot run source that a step function changed."""
+    spec, source = _find_module(name)
+    attributes = {
+        "__file__": spec.origin,
+        "__cached__": spec.cached,
+        "__loader__": spec.loader,
+        "__package__": spec.parent,
+        "__spec__": spec,
+    }
+    sys.argv[0] = str(spec.origin)
+    _run(source, attributes, step, wrap)
+
+
+def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap: Wrap) -> None:
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=str(script), __builtins__=__builtins__)
+    main.__dict__.update(attributes, __builtins__=__builtins__)
+    file = attributes["__file__"]
     if step is None:
-        code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+        code = compile(source, file, "exec", dont_inherit=True)
     else:
-        tree = ast.parse(script.read_bytes(), str(script))
+        tree = ast.parse(source, file)
         definition = _find(tree.body, step.split("."))
         if definition is None:
-            raise ProgramError(f"--step-function {step}: {script} defines no function of this name")
+            raise ProgramError(f"--step-function {step}: {file} defines no function of this name")
         # The outermost decorator: what the script's own make of the function is what it calls.
         mark = ast.copy_location(ast.Name(_STEP, ast.Load()), definition)
         definition.decorator_list.insert(0, mark)
         main.__dict__[_STEP] = wrap
-        code = compile(tree, str(script), "exec", dont_inherit=True)
+        code = compile(tree, file, "exec", dont_inherit=True)
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
+
+
+def _find_module(name: str) -> tuple[ModuleSpec, str]:
+    """The module of this name, or the `__main__` of a package, with its source."""
+    with _missing_named(f"-m {name}", name):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+            if spec is None:
+                raise ProgramError(
+                    f"-m {name}: it is a package without a __main__ module; name one of its modules"
+                )
+    if spec is None:
+        raise ProgramError(f"-m {name}: there is no module {name}")
+    source = spec.loader.get_source(spec.name) if isinstance(spec.loader, InspectLoader) else None
+    if source is None:
+        raise ProgramError(f"-m {name}: it has no Python source that could be run")
+    return spec, source
+
+
+@contextmanager
+def _missing_named(what: str, module: str) -> Iterator[None]:
+    """A module that the program itself lacks is the program's error, the one asked for is not."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ProgramError(f"{what}: there is no module {error.name}") from None
 
 
 def _find(
@@ -139,13 +205,8 @@ def _find(
 def _resolve(target: str) -> Any:
     """The object of a ``module:path``."""
     module, _, path = target.partition(":")
-    try:
+    with _missing_named(target, module):
         found: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        # A module that the program itself lacks is the program's error.
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ProgramError(f"{target}: there is no module {error.name}") from None
     for name in path.split("."):
         if not hasattr(found, name):
             raise ProgramError(f"{target}: {module} has no {path}")

@@ -76,6 +76,11 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
                 f"but got {data_range!r}."
             )
         return high - low, (low, high)
+    if data_range is None:
+        raise TypeError(
+            f"Expected argument `data_range` to be {_EXPECTED}, but got None, and there is no "
+            "default: pass 1.0 for images of floats in [0, 1], 255.0 for bytes."
+        )
     value = number("data_range", data_range, _EXPECTED)
     if not value > 0:
         raise ValueError(f"Expected argument `data_range` to be positive, but got {data_range!r}.")

@@ -1,0 +1,148 @@
+"""Slots of metrics and numbers of calls, by which an error says where it comes from."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import syncfree
+from accuracy_metric import Counting, Options
+from deferred_cases import CLASSES, MACRO, Metric, current_line, labels
+from syncfree import _errors
+from syncfree.functional.classification import multiclass_accuracy
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> None:
+    syncfree.check_errors()
+
+
+def test_slots_differ_and_come_back() -> None:
+    gc.collect()
+    metrics = [Metric(device="cpu") for _ in range(50)]
+    slots = {metric.slot for metric in metrics}
+    assert len(slots) == 50
+    assert 0 not in slots
+    free = len(_errors._free)
+    del metrics
+    gc.collect()
+    assert len(_errors._free) == free + 50
+    # Kernels of a metric that is gone may still be running.
+    assert Metric(device="cpu").slot not in slots
+
+
+def test_a_slot_that_comes_back_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its last owner left is told of, under that owner's name."""
+    left = ["bad label. [syncfree metric 7, call 0]"]
+
+    def take(slot: int) -> str:
+        text = "".join(left) if slot in (7, -1) else ""
+        return _errors._MARK.sub(_errors._origin, text)
+
+    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
+    monkeypatch.setattr(_errors, "_owners", {7: "Former"})
+    monkeypatch.setattr(_errors, "_take", take)
+    metric = Metric(device="cpu")
+    left.clear()
+    assert metric.slot == 7
+    _errors.raise_pending(7)
+    with pytest.raises(RuntimeError, match=r"^bad label\. Metric: Former\.$"):
+        _errors.raise_all()
+    _errors.raise_all()
+
+
+def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
+    metrics = [Metric(device="cpu") for _ in range(3)]
+    assert [metric.slot for metric in metrics] == [7, 0, 0]
+
+
+def test_origin_is_named() -> None:
+    metric = Metric(device="cpu")
+    bits = _errors.with_call(_errors.slot_bits(metric.slot))
+    line = current_line() - 1
+    call = bits >> _errors._CALL_SHIFT
+    assert bits >> _errors._SLOT_SHIFT & 0xFFF == metric.slot
+    error = RuntimeError(f"Wrong. [syncfree metric {metric.slot}, call {call}]\nMore.", 3)
+    assert _errors.explain(error) is error
+    assert error.args == (f'Wrong. Metric: Metric. Call: file "{__file__}", line {line}.\nMore.', 3)
+
+
+def test_code_of_the_packages_is_not_the_origin() -> None:
+    source = "def call(function, *args):\n    return function(*args)\n"
+    scope: dict[str, object] = {}
+    package = Path(syncfree.__file__).parent
+    exec(compile(source, str(package / "somewhere.py"), "exec"), scope)
+    bits = scope["call"](scope["call"], _errors.with_call, 0)  # type: ignore[operator]
+    line = current_line() - 1
+    call = bits >> _errors._CALL_SHIFT
+    error = _errors.explain(RuntimeError(f" [syncfree metric 0, call {call}]"))
+    assert str(error) == f' Call: file "{__file__}", line {line}.'
+
+
+def test_old_calls_are_forgotten_not_mixed_up() -> None:
+    first = _errors.with_call(0) >> _errors._CALL_SHIFT
+    for _ in range(4096):
+        _errors.with_call(0)
+    assert str(_errors.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
+
+
+def test_threads_get_calls_of_their_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        bits = list(pool.map(lambda _: _errors.with_call(3), range(2000)))
+    assert len(set(bits)) == 2000
+
+
+@pytest.mark.parametrize("options", [MACRO, Options("binary"), Options("multilabel", 3, "none")])
+def test_origin_leaves_results_alone(options: Options, device: str) -> None:
+    preds = torch.rand(6, 3, device=device).round()
+    target = torch.ones(6, 3, dtype=torch.int64, device=device)
+    with_origin, plain = Counting(options, device), Counting(options, device)
+    bits = 0xFFF << _errors._SLOT_SHIFT | (2**41 - 1) << _errors._CALL_SHIFT
+    value = with_origin.forward(preds, target, bits)
+    assert torch.equal(value, plain.forward(preds, target))
+    assert all(map(torch.equal, with_origin.states, plain.states))
+    assert torch.equal(with_origin.compute(bits), plain.compute())
+
+
+class Step(torch.nn.Module):
+    def forward(self, preds: Tensor, target: Tensor) -> Tensor:
+        return multiclass_accuracy(preds, target, CLASSES)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_traced_calls_have_no_number() -> None:
+    """With one, each trace would differ from the last, which torch takes for a mistake."""
+    pair = labels("cpu")
+    assert torch.jit.trace(Step(), pair)(*pair) == 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_calls_have_no_number(strict: bool) -> None:
+    """In the process that runs the graph it would be that of another call.
+
+    Nor do their values come from the pool of scalars, of which no graph's memory may be part.
+    """
+    exported = torch.export.export(Step(), labels("cpu"), strict=strict)
+    (call,) = (node for node in exported.graph.nodes if node.op == "call_function")
+    *_, options, _ = call.args
+    assert options >> 8 == 0
+
+
+def test_compiled_calls_have_a_slot_and_no_number(device: str) -> None:
+    def step(preds: Tensor, target: Tensor) -> Tensor:
+        bits = _errors.slot_bits(metric.slot)
+        _errors.raise_pending(metric.slot)
+        return metric.forward(preds, target, bits)
+
+    metric, plain = Metric(device=device), Counting(MACRO, device)
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            assert torch.equal(compiled(*labels(device)), plain.forward(*labels(device)))
