@@ -10,7 +10,8 @@ set(generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
 configure_file(include/syncfree/version.h.in "${generated}/include/syncfree/version.h" @ONLY)
 
 file(GLOB api CONFIGURE_DEPENDS csrc/api/*.cpp)
-set(event_timer cuda_device cuda_driver device_code region_queues region_timer) # of the runtime, without Python
+set(event_timer cuda_device cuda_driver device_code event_bracket region_queues
+  region_timer) # of the runtime, without Python
 list(TRANSFORM event_timer REPLACE "(.+)" "csrc/runtime/\\1.cpp")
 add_library(syncfree_core SHARED ${api} ${event_timer})
 add_library(syncfree::core ALIAS syncfree_core)

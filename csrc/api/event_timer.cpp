@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "api/arguments.h"
+#include "runtime/own_call.h"
 #include "runtime/region_timer.h"
 
 using namespace syncfree;
@@ -107,11 +109,18 @@ syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* nam
       fail(SYNCFREE_WRONG_DEVICE, "Expected the index of a CUDA device, but got ", device_index,
            ".");
     std::unique_lock lock(timer->mutex);
+    const runtime::OwnCall own;
+    std::optional<runtime::cuda::InContext> here;
     RegionSlot* slot = nullptr;
     try {
       RegionHistory& history = timer->timer.name(name, runtime::RegionKind::kCompute);
-      slot = timer->timer.open(history, device_index,
-                               reinterpret_cast<runtime::cuda::Stream>(stream), -1);
+      runtime::DeviceRegions* device = nullptr;
+      if (timer->has_gpu && !RegionTimer::in_forked_child()) {
+        device = &timer->timer.on(device_index);
+        here.emplace(device->device->driver(), device->device->context());
+      }
+      slot =
+          timer->timer.open(history, device, reinterpret_cast<runtime::cuda::Stream>(stream), -1);
       if (slot == nullptr) return;  // cannot be timed, and is counted
       lock.unlock();
       timer->timer.record_start(*slot);
