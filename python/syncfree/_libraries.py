@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -12,7 +13,12 @@ MINIMUM_TORCH = (2, 11)
 
 
 def find(name: str) -> Path | None:
-    """Where the library ``name`` of this installation is, or None.
+    """Where the library ``name`` of this installation is, or None."""
+    return find_file(f"lib{name}.so")
+
+
+def find_file(name: str) -> Path | None:
+    """Where a compiled file of this installation is, or None.
 
     An editable installation keeps compiled files apart from the sources, so every place of the
     package is asked.
@@ -20,10 +26,24 @@ def find(name: str) -> Path | None:
     import syncfree
 
     for place in syncfree.__path__:
-        path = Path(place) / "lib" / f"lib{name}.so"
+        path = Path(place) / "lib" / name
         if path.is_file():
             return path
     return None
+
+
+def minor_version(torch_version: str) -> str:
+    """Which torch a library over torch's C++ interface is for.
+
+    Releases of one minor version share it. Nobody promises anything of other versions.
+
+    Example:
+        >>> from syncfree._libraries import minor_version
+        >>> minor_version("2.13.1+cu130"), minor_version("2.14.0a0+git1234")
+        ('2.13', '2.14.0a0+git1234')
+    """
+    release = re.fullmatch(r"(\d+\.\d+)\.\d+(\+.*)?", torch_version)
+    return release[1] if release else torch_version
 
 
 def load() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from syncfree import _libraries
+from syncfree._ops.quick_calls import quicken
 from syncfree.errors import DeviceError
 
 _libraries.load()
@@ -76,6 +77,7 @@ def bind(
     if ignores_gradient:
         _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
     overload: Callable[..., Any] = getattr(torch.ops.syncfree, name).default
+    quicken(overload)
     return overload
 
 

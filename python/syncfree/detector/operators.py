@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import re
 from collections.abc import Sequence
 
 from syncfree import _runtime
@@ -90,15 +89,14 @@ def operator_stack(names: Sequence[str]) -> tuple[str, ...]:
 def library_name(torch_version: str) -> str:
     """The library for a version of torch.
 
-    Releases of one minor version share it. Nobody promises anything of other versions.
-
     Example:
         >>> from syncfree.detector.operators import library_name
         >>> library_name("2.13.1+cu130"), library_name("2.14.0a0+git1234")
         ('syncfree_record-2.13', 'syncfree_record-2.14.0a0+git1234')
     """
-    release = re.fullmatch(r"(\d+\.\d+)\.\d+(\+.*)?", torch_version)
-    return f"syncfree_record-{release[1] if release else torch_version}"
+    from syncfree._libraries import minor_version
+
+    return f"syncfree_record-{minor_version(torch_version)}"
 
 
 class _NotThereError(Exception):
