@@ -95,6 +95,24 @@ def test_one_collective_for_each_dtype_and_reduction(tmp_path: Path) -> None:
     in_processes(2, _collectives, tmp_path)
 
 
+def _one_goes_on_alone(rank: int, world: int) -> None:
+    metrics = {"macro": sc.MulticlassAccuracy(CLASSES), "f1": tc.MulticlassF1Score(CLASSES)}
+    ours, both = sf.MetricCollection(metrics), tc.MulticlassF1Score(CLASSES, sync_on_compute=False)
+    for seed in range(2 * world):
+        batch = CASES["multiclass"][1]("cpu", seed)
+        mine = seed // 2 == rank
+        if mine and seed % 2:
+            ours["f1"].update(*batch)
+        elif mine:
+            ours.update(*batch)
+        both.update(*batch)
+    assert torch.allclose(ours.compute()["f1"], both.compute())
+
+
+def test_a_metric_that_left_its_group_keeps_what_it_saw_alone(tmp_path: Path) -> None:
+    in_processes(2, _one_goes_on_alone, tmp_path)
+
+
 COLLECTIVES = {
     "multiclass": {"all_reduce": 1},
     "multilabel": {"all_reduce": 1},

@@ -103,7 +103,7 @@ def test_origin_leaves_results_alone(options: Options, device: str) -> None:
     preds = torch.rand(6, 3, device=device).round()
     target = torch.ones(6, 3, dtype=torch.int64, device=device)
     with_origin, plain = Counting(options, device), Counting(options, device)
-    bits = 0xFFF << _errors._SLOT_SHIFT | (2**41 - 1) << _errors._CALL_SHIFT
+    bits = 0xFFF << _errors._SLOT_SHIFT | (2**43 - 1) << _errors._CALL_SHIFT
     value = with_origin.forward(preds, target, bits)
     assert torch.equal(value, plain.forward(preds, target))
     assert all(map(torch.equal, with_origin.states, plain.states))
@@ -124,10 +124,7 @@ def test_traced_calls_have_no_number() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_exported_calls_have_no_number(strict: bool) -> None:
-    """In the process that runs the graph it would be that of another call.
-
-    Nor do their values come from the pool of scalars, of which no graph's memory may be part.
-    """
+    """In the process that runs the graph it would be that of another call."""
     exported = torch.export.export(Step(), labels("cpu"), strict=strict)
     (call,) = (node for node in exported.graph.nodes if node.op == "call_function")
     *_, options, _ = call.args

@@ -54,13 +54,13 @@ class PixelScores {
   static constexpr int kLoads = kVector ? 1 : kPixels;
 
   static __device__ T load(const T* score) {
-    return syncfree::detail::bit_cast<T>(__ldg(reinterpret_cast<const BitsOf<T>*>(score)));
+    return syncfree::detail::bit_cast<T>(*reinterpret_cast<const BitsOf<T>*>(score));
   }
 
   __device__ Quad<T> load_quad() const {
     if constexpr (kVector) {
       using Vector = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-      return syncfree::detail::bit_cast<Quad<T>>(__ldg(reinterpret_cast<const Vector*>(next_[0])));
+      return syncfree::detail::bit_cast<Quad<T>>(*reinterpret_cast<const Vector*>(next_[0]));
     } else {
       Quad<T> quad;
 #pragma unroll

@@ -40,7 +40,7 @@ struct ScoreRow {
     return head + vector * kVectorLength<T>;
   }
   __device__ T score(unsigned int c) const {
-    return syncfree::detail::bit_cast<T>(__ldg(reinterpret_cast<const BitsOf<T>*>(scores) + c));
+    return syncfree::detail::bit_cast<T>(reinterpret_cast<const BitsOf<T>*>(scores)[c]);
   }
 };
 
@@ -125,7 +125,7 @@ class RankScan {
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
       const unsigned int vector = first + i * lanes;
-      if (vector < row_.vectors) words[i] = __ldg(row_.body + vector);
+      if (vector < row_.vectors) words[i] = row_.body[vector];
     }
     unsigned int count = 0;
 #pragma unroll
@@ -237,7 +237,7 @@ __device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane, 
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
       const unsigned int vector = first + i * lanes;
-      if (vector < row.vectors) words[i] = __ldg(row.body + vector);
+      if (vector < row.vectors) words[i] = row.body[vector];
     }
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {

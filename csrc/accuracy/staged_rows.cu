@@ -32,7 +32,7 @@ class StagedRows {
       uint4 loaded[kVectors] = {};
 #pragma unroll
       for (unsigned int i = 0; i < kVectors; ++i)
-        if (first + 32 * i < vectors) loaded[i] = __ldg(body + first + 32 * i);
+        if (first + 32 * i < vectors) loaded[i] = body[first + 32 * i];
 #pragma unroll
       for (unsigned int i = 0; i < kVectors; ++i)
         if (first + 32 * i < vectors) store(first + 32 * i, loaded[i]);

@@ -20,7 +20,9 @@ __device__ inline void let_next_kernel_start() {
 #endif
 }
 
-// In the kernel behind, before its first access to memory: the kernel ahead has ended.
+// In the kernel behind, before its first access to memory: the kernel ahead has ended. Loads there
+// are plain ones: what __ldg reads must not change while the kernel runs, of which this is a part,
+// and the compiler may move it ahead of the wait.
 __device__ inline void wait_for_kernel_ahead() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();

@@ -9,7 +9,6 @@
 #include "ops/backend.h"
 #if defined(SYNCFREE_OPS_CUDA)
 #include "ops/cuda_error_record.h"
-#include "ops/cuda_scalar.h"
 #endif
 
 namespace syncfree::ops {
@@ -150,10 +149,6 @@ accuracy::TopKList sorted_list(const std::vector<std::int64_t>& top_k) {
 
 #if defined(SYNCFREE_OPS_CUDA)
 
-Tensor make_scalar(const Tensor& like, int pool) {
-  return cuda_scalar(like, static_cast<ScalarPool>(pool));
-}
-
 void execute(const accuracy::Problem& problem, const Tensor& on, const ErrorOrigin& origin) {
   const CudaContext context(on);
   ErrorSlot* error = problem.validate ? checked_error_slot(context.device(), origin.slot) : nullptr;
@@ -162,10 +157,6 @@ void execute(const accuracy::Problem& problem, const Tensor& on, const ErrorOrig
 }
 
 #else
-
-Tensor make_scalar(const Tensor& like, int) {
-  return empty_like_device({}, DType::kFloat32, like);
-}
 
 void execute(const accuracy::Problem& problem, const Tensor&, const ErrorOrigin&) {
   ErrorRecord error;
@@ -278,9 +269,7 @@ AccuracyCall AccuracyCall::multilabel(const Tensor& preds, const Tensor& target,
 }
 
 Tensor AccuracyCall::make_value() {
-  Tensor value = value_rank_ == 0
-                     ? make_scalar(preds_, options_.scalar_pool)
-                     : empty_like_device({value_size_, value_rank_}, DType::kFloat32, preds_);
+  Tensor value = empty_like_device({value_size_, value_rank_}, DType::kFloat32, preds_);
   problem_.value = static_cast<float*>(value.mutable_data_ptr());
   return value;
 }

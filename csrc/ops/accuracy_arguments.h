@@ -22,7 +22,6 @@ struct AccuracyOptions {
   // What the op that reduces counts is not told otherwise.
   accuracy::Task task;
   bool top_one;
-  int scalar_pool;  // ops/cuda_scalar.h
   ErrorOrigin origin;
 
   explicit AccuracyOptions(std::int64_t bits)
@@ -32,7 +31,6 @@ struct AccuracyOptions {
         has_ignore_index((bits & 16) != 0),
         task(static_cast<accuracy::Task>(bits >> 5 & 3)),
         top_one((bits & 128) == 0),
-        scalar_pool(static_cast<int>(bits >> 8 & 3)),
         origin(bits) {}
 };
 

@@ -11,7 +11,7 @@ namespace syncfree::ops {
 // A metric's place in the tables of error records and the number of the call, as they travel in the
 // options of an op. Slot 0 and call 0 are those of functions.
 struct ErrorOrigin {
-  static constexpr int kSlotShift = 10, kSlotBits = 12;
+  static constexpr int kSlotShift = 8, kSlotBits = 12;
   static constexpr std::int64_t kSlots = std::int64_t{1} << kSlotBits;
 
   std::int64_t slot = 0;

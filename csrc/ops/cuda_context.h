@@ -28,7 +28,6 @@ class CudaContext {
   explicit CudaContext(const Tensor& tensor);
 
   cudaStream_t stream() const { return stream_; }
-  bool is_capturing() const;
   int device() const { return device_; }
 
   // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero;

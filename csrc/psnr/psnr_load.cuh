@@ -74,9 +74,9 @@ __device__ Vector<T> load_unaligned(const T* from) {
     const auto* words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
     const unsigned shift = static_cast<unsigned>(address & 3) * 8;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) vector.word[k] = __ldg(words + k);
+    for (int k = 0; k < 4; ++k) vector.word[k] = words[k];
     if (shift != 0) {
-      const std::uint32_t next = __ldg(words + 4);
+      const std::uint32_t next = words[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         const std::uint64_t high = k < 3 ? vector.word[k + 1] : next;

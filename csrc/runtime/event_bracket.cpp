@@ -15,19 +15,18 @@ constexpr std::uint64_t kWork = 1'000;  // as before any region that is not the 
 }  // namespace
 
 EventBracket::EventBracket(Device& device) : driver_(device.driver()) {
-  const DeviceCode* code = nullptr;
   try {
-    code = &device.code();
+    const DeviceCode& code = device.code();
+    const DuringCaptures allowed(driver_);
+    const InContext here(driver_, device.context());
+    driver_.check(driver_.stream_create(&stream_, kStreamNonBlocking), "cuStreamCreate");
+    for (Pair& pair : pairs_) pair = {device.new_event(), device.new_event()};
+    for (const std::uint64_t hold : kHolds) {
+      is_pending_ = record(code, hold);
+      if (is_pending_) return;
+    }
   } catch (const Error&) {
-    return;  // the timer does without the kernels, and so without the figure
-  }
-  const DuringCaptures allowed(driver_);
-  const InContext here(driver_, device.context());
-  driver_.check(driver_.stream_create(&stream_, kStreamNonBlocking), "cuStreamCreate");
-  for (Pair& pair : pairs_) pair = {device.new_event(), device.new_event()};
-  for (const std::uint64_t hold : kHolds) {
-    is_pending_ = record(*code, hold);
-    if (is_pending_) return;
+    // The timer does without the figure, and says so.
   }
 }
 

@@ -136,12 +136,12 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
   RegionSample& sample = slot.sample;
   const double end = (queue.anchor == nullptr ? device.clock_at : queue.anchor_at) + to_end * 1e3;
   sample.gpu = inside * 1e3;
-  sample.gpu_start = end - sample.gpu;
-  sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, sample.gpu_start, end);
+  sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, end - sample.gpu, end);
   // Both are between two events, with what these take in it.
   for (double* time : {&sample.gpu, &sample.gpu_gap})
     if (!std::isnan(*time) && !std::isnan(device.bracket))
       *time = std::max(0.0, *time - device.bracket);
+  sample.gpu_start = end - sample.gpu;
   if (is_stamped) sample.mhz = cuda::effective_mhz(*slot.stamps[0].host, *slot.stamps[1].host);
   if (queue.anchor == nullptr) queue.anchor = device.device->take_event();
   std::swap(queue.anchor, slot.end);

@@ -1,5 +1,7 @@
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/own_call.h"
 #include "runtime/region_objects.h"
@@ -39,7 +41,10 @@ bool find_place(const TimerObject& owner, int& device, cuda::Stream& stream) {
 PyObject* open_region(RegionObject& region, DeviceRegions* device, cuda::Stream stream,
                       bool& in_range) {
   TimerObject& owner = *region.owner;
-  region.slot = owner.timer->open(*region.history, device, stream, region.bytes);
+  {
+    const OwnCall own;
+    region.slot = owner.timer->open(*region.history, device, stream, region.bytes);
+  }
   if (owner.push_range != nullptr) {
     PyObject* done = PyObject_CallOneArg(owner.push_range, region.name);
     if (done == nullptr) return nullptr;
@@ -47,6 +52,7 @@ PyObject* open_region(RegionObject& region, DeviceRegions* device, cuda::Stream 
     in_range = true;
   }
   if (region.slot != nullptr) {
+    const OwnCall own;
     if (region.slot->device == nullptr)
       owner.timer->record_start(*region.slot);
     else
@@ -73,9 +79,10 @@ PyObject* begin(RegionObject* self, PyObject*) {
   bool in_range = false;
   PyObject* begun = guarded([&]() -> PyObject* {
     if (!on_gpu) return open_region(*self, nullptr, stream, in_range);
-    const OwnCall own;
+    std::optional<OwnCall> own(std::in_place);
     DeviceRegions& regions = owner.timer->on(device);
     const cuda::InContext here(regions.device->driver(), regions.device->context());
+    own.reset();  // what pushes a range is not ours
     return open_region(*self, &regions, stream, in_range);
   });
   if (begun == nullptr) {

@@ -21,7 +21,7 @@ from syncfree._call_places import call_places, line_of
 from syncfree._ops import registry  # noqa: F401  (loads the libraries)
 
 # csrc/ops/accuracy_error.h
-_SLOT_SHIFT, _SLOT_BITS = 10, 12
+_SLOT_SHIFT, _SLOT_BITS = 8, 12
 _CALL_SHIFT = _SLOT_SHIFT + _SLOT_BITS
 _MARK = re.compile(r" \[syncfree metric (\d+), call (\d+)\]")
 

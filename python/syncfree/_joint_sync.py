@@ -22,8 +22,8 @@ def reduce_together(
 
     Args:
         metrics: By name.
-        teams: Names of those that hold the states of the first of them, or will once this process
-            has seen a batch: what is sent has to be the same in all.
+        teams: Names of those that will hold the states of the first of them once this process has
+            seen a batch: what is sent has to be the same in all.
     """
     places: dict[Any, list[str]] = {}
     for name, metric in metrics.items():

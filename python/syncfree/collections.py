@@ -84,9 +84,9 @@ class MetricCollection(_TorchMetricsCollection):
         self._groups_checked = True
 
     def _teams_to_come(self) -> Iterable[list[str]]:
-        """The groups, which other processes may have formed by a batch that this one lacks."""
+        """The groups that a first batch forms, as it may have in other processes."""
         if self._groups_checked or not self._enable_compute_groups:
-            return self._teams()
+            return ()
         return (
             part
             for names in self._candidates

@@ -26,8 +26,6 @@ TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 # csrc/ops/accuracy_arguments.h; `_errors` gives what stands above.
 _SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
-# csrc/ops/cuda_scalar.h: a value of a call that is no part of a graph may come from there.
-SCALAR_POOL, SCALAR_POOL_IN_INFERENCE = 1 << 8, 2 << 8
 _MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
 
 

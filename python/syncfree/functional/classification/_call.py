@@ -13,7 +13,6 @@ from syncfree._ops import accuracy as ops
 from syncfree.functional._arguments import require_tensors
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
-_in_inference = torch.is_inference_mode_enabled
 
 
 def call(
@@ -30,10 +29,8 @@ def call(
         return op(*tensors, *own, options, ignore_index)
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
-    if not (is_compiling() or _is_tracing()):
-        if options & ops.VALIDATE:
-            options = _errors.with_call(options)
-        options |= ops.SCALAR_POOL_IN_INFERENCE if _in_inference() else ops.SCALAR_POOL
+    if options & ops.VALIDATE and not (is_compiling() or _is_tracing()):
+        options = _errors.with_call(options)
     try:
         # What the overload calls, without the frame and the two tuples of its own.
         return op._op(*tensors, *own, options, ignore_index)
