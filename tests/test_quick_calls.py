@@ -203,13 +203,13 @@ def test_nothing_is_kept() -> None:
                 quick(preds, target[:1], *rest)
             psnr.psnr(preds, preds, 1.0, None, 10.0, 1, [0, 1])
 
+    kept = preds, target, quick, quick.usual
     repeat()
     gc.collect()
-    before = [sys.getrefcount(each) for each in (preds, target, *rest, None, quick, quick.usual)]
+    before = [sys.getrefcount(each) for each in kept]
     repeat()
     gc.collect()
-    after = [sys.getrefcount(each) for each in (preds, target, *rest, None, quick, quick.usual)]
-    # None and small integers are everybody's.
+    after = [sys.getrefcount(each) for each in kept]
     assert all(abs(a - b) < 50 for a, b in zip(before, after, strict=True))
 
 
