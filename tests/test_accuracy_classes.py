@@ -302,8 +302,9 @@ class TestBadLabelsOnCuda:
         metric = classification.MulticlassAccuracy(5, average="none").cuda()
         metric(*labels("cuda"))  # loads the kernels, which may wait
         metric.reset()
+        bad = labels("cuda", 9)  # waits, as it copies from the host
         torch.cuda._sleep(1_000_000_000)  # or it would raise at once
-        assert metric(*labels("cuda", 9)).isnan().all()
+        assert metric(*bad).isnan().all()
         with pytest.raises(RuntimeError, match="9 at flat index 3"):
             syncfree.check_errors()
 
@@ -312,8 +313,9 @@ class TestBadLabelsOnCuda:
         metric.update(*labels("cuda"))
         metric.compute()  # loads the kernels, which may wait
         metric.reset()
+        bad = labels("cuda", 7)  # waits, as it copies from the host
         torch.cuda._sleep(1_000_000_000)  # 0.5 s, within which this host is through
-        metric.update(*labels("cuda", 7))
+        metric.update(*bad)
         assert metric.compute().isnan()  # enqueued before the kernel had looked
         torch.cuda.synchronize()
         with pytest.raises(RuntimeError, match="7 at flat index 3"):

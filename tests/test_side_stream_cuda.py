@@ -106,6 +106,7 @@ def test_states_outlive_their_metric() -> None:
     batch = images(4, 0.5)
     metric = warmed(syncfree.on_side_stream(Slow(data_range=1.0).to("cuda")), *batch)
     old = {state.data_ptr() for state in metric.metric_state.values()}
+    metric.cycles = 8 * LONG  # collecting garbage takes a while in a large process
     metric.update(*batch)
     done, alive = side_of(metric)._done, weakref.ref(metric)
     del metric
