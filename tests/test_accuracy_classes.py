@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import inspect
 import pickle
 from typing import Any
 
@@ -19,6 +18,7 @@ from torchmetrics import Metric
 
 import syncfree
 from accuracy_cases import make_elements, make_labels
+from deferred_cases import current_line, labels
 from syncfree import classification, functional
 
 Batch = tuple[Tensor, Tensor]
@@ -210,20 +210,6 @@ def test_no_gradient_and_none_asked_for(device: str) -> None:
     assert not value.requires_grad
 
 
-def labels(device: str, *bad: int) -> Batch:
-    preds = torch.arange(20, device=device) % 5
-    target = preds.clone()
-    target[3 : 3 + len(bad)] = torch.tensor(bad, dtype=torch.int64, device=device)
-    return preds, target
-
-
-def line_here() -> int:
-    frame = inspect.currentframe()
-    assert frame is not None
-    assert frame.f_back is not None
-    return frame.f_back.f_lineno
-
-
 def test_cpu_raises_in_the_call_itself() -> None:
     for average in ("micro", "macro"):
         metric = classification.MulticlassAccuracy(5, average=average)
@@ -270,7 +256,7 @@ class TestBadLabelsOnCuda:
         metric = classification.MulticlassAccuracy(5, **options).cuda()
         metric.update(*labels("cuda"))
         metric.update(*labels("cuda", 7, -1))
-        line = line_here() - 1
+        line = current_line() - 1
         torch.cuda.synchronize()
         return metric, line
 
@@ -376,7 +362,7 @@ class TestBadLabelsOnCuda:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             metric.update(preds, target)
-            line = line_here() - 1
+            line = current_line() - 1
         graph.replay()
         target[2] = 11
         graph.replay()
