@@ -9,7 +9,7 @@ PYTHON ?= python3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-gpu gpu-status bench readme-figures lint wheel cuda emulate clean setup fuzz help
+.PHONY: demo test test-gpu sanitize gpu-status bench readme-figures lint wheel cuda emulate clean setup fuzz help
 
 # More processes than this share a GPU badly.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=8
@@ -29,6 +29,7 @@ help:
 	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
 	@echo "make test      all tests on this machine's devices"
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
+	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make readme-figures  README's tables, and build/figures, from benchmarks/results"
@@ -65,6 +66,19 @@ test: $(STAMPS)/installed $(STAMPS)/needs-test
 
 test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
 	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest $(IN_PARALLEL) --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
+
+# Every kernel at few sizes: the sanitizers take a hundred times as long.
+SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_early_launches.py tests/test_accuracy_errors.py \
+  $(addprefix tests/test_accuracy_states.py::,test_many_classes test_many_samples) \
+  $(addprefix tests/test_gradients.py::,test_value test_map_and_value test_volumes) \
+  tests/test_psnr_gradients.py tests/test_ms_ssim_gradients.py::test_value -k "cuda or late"
+
+# Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed.
+sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
+	for tool in memcheck racecheck; do \
+	  PYTORCH_NO_CUDA_MEMORY_CACHING=1 SYNCFREE_REQUIRE_CUDA=1 compute-sanitizer --tool $$tool --error-exitcode 9 \
+	    $(PY) -m pytest -p no:cacheprovider $(SANITIZED) $(PYTEST_ARGS); \
+	done
 
 # 2,500 drawn inputs for each of the tests that draw them.
 fuzz: $(STAMPS)/installed $(STAMPS)/needs-test
