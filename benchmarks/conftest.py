@@ -10,6 +10,7 @@ import pytest
 from syncfree.benchmarking.pytest_plugin import gpu_benchmark  # noqa: F401, where not installed
 
 _ROWS: list[dict] = []
+_TABLES: list[str] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,7 +24,15 @@ def bench_rows() -> list[dict]:
     return _ROWS
 
 
+@pytest.fixture
+def bench_tables() -> list[str]:
+    """Printed at the end: what a test writes meanwhile is captured."""
+    return _TABLES
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for table in _TABLES:
+        terminalreporter.write_line(f"\n{table}")
     if not _ROWS:
         return
     from syncfree.benchmarking.suites.runner import document

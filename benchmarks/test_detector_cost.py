@@ -109,7 +109,7 @@ def on_cpu() -> Costs:
     return measured(calls, {"no region": nullcontext, "operators": Listening})
 
 
-def show(request: pytest.FixtureRequest, where: str) -> None:
+def table(where: str) -> str:
     done = subprocess.run(
         [sys.executable, str(Path(__file__)), where],
         capture_output=True,
@@ -118,21 +118,21 @@ def show(request: pytest.FixtureRequest, where: str) -> None:
         timeout=300,
     )
     costs: Costs = json.loads(done.stdout)
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     columns = list(next(iter(costs.values())))
     title = f"host time of a call on the {where.upper()}, us"
-    reporter.write_line(f"\n{title:<34}" + "".join(f"{each:>15}" for each in columns))
+    lines = [f"{title:<34}" + "".join(f"{each:>15}" for each in columns)]
     for name, cost in costs.items():
-        reporter.write_line(f"{name:<34}" + "".join(f"{cost[each]:>15.2f}" for each in columns))
+        lines.append(f"{name:<34}" + "".join(f"{cost[each]:>15.2f}" for each in columns))
+    return "\n".join(lines)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_cost_of_tier_3(request: pytest.FixtureRequest) -> None:
-    show(request, "gpu")
+def test_cost_of_tier_3(bench_tables: list[str]) -> None:
+    bench_tables.append(table("gpu"))
 
 
-def test_cost_of_operators(request: pytest.FixtureRequest) -> None:
-    show(request, "cpu")
+def test_cost_of_operators(bench_tables: list[str]) -> None:
+    bench_tables.append(table("cpu"))
 
 
 if __name__ == "__main__":
