@@ -73,9 +73,11 @@ SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_early_lau
   $(addprefix tests/test_gradients.py::,test_value test_map_and_value test_volumes) \
   tests/test_psnr_gradients.py tests/test_ms_ssim_gradients.py::test_value -k "cuda or late"
 
+SANITIZERS ?= memcheck racecheck
+
 # Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed.
 sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
-	for tool in memcheck racecheck; do \
+	for tool in $(SANITIZERS); do \
 	  PYTORCH_NO_CUDA_MEMORY_CACHING=1 SYNCFREE_REQUIRE_CUDA=1 compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(PY) -m pytest -p no:cacheprovider $(SANITIZED) $(PYTEST_ARGS); \
 	done
