@@ -25,9 +25,7 @@ __device__ __forceinline__ void close_fraction(const CountJob& job, std::int64_t
     } else {
       atomicAdd(&totals.correct, correct);
       atomicAdd(&totals.valid, valid);
-      __threadfence();
-      if (atomicInc(&totals.ticket, job.blocks_per_group - 1) != job.blocks_per_group - 1) return;
-      __threadfence();
+      if (!is_last_arrival(&totals.ticket, 1, job.blocks_per_group)) return;
       correct = atomicExch(&totals.correct, 0ull);
       valid = atomicExch(&totals.valid, 0ull);
     }

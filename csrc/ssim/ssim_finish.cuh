@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/block_sum.cuh"
+#include "core/last_block.cuh"
 #include "core/store_as.h"
 #include "ssim/ssim_job.cuh"
 
@@ -66,17 +67,12 @@ __device__ inline void finish_batch(const Results& r) {
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
 }
 
-// Adds `count` to the ticket, whose owners bring it to `total` in all. True in the whole warp that
-// does, which may then read what the others wrote before they arrived; the ticket is zero again.
+// As `is_last_arrival`, of a whole warp: true in all lanes.
 __device__ inline bool arrive(std::uint32_t* ticket, std::uint32_t count, std::uint32_t total) {
   bool last = false;
-  if (threadIdx.x % 32 == 0) {
-    __threadfence();
-    last = atomicAdd(ticket, count) + count == total;
-    if (last) *ticket = 0;
-  }
+  if (threadIdx.x % 32 == 0) last = is_last_arrival(ticket, count, total);
   last = __shfl_sync(0xffffffffu, last, 0);
-  if (last) __threadfence();
+  __syncwarp();  // for what the lanes read now: a shuffle orders no memory
   return last;
 }
 
