@@ -10,10 +10,10 @@ set(generated "${CMAKE_CURRENT_BINARY_DIR}/generated")
 configure_file(include/syncfree/version.h.in "${generated}/include/syncfree/version.h" @ONLY)
 
 file(GLOB api CONFIGURE_DEPENDS csrc/api/*.cpp)
-set(event_timer cuda_device cuda_driver device_code event_bracket region_queues
+set(timing clock_stamp cuda_device cuda_driver device_code event_bracket event_pair region_queues
   region_timer) # of the runtime, without Python
-list(TRANSFORM event_timer REPLACE "(.+)" "csrc/runtime/\\1.cpp")
-add_library(syncfree_core SHARED ${api} ${event_timer})
+list(TRANSFORM timing REPLACE "(.+)" "csrc/runtime/\\1.cpp")
+add_library(syncfree_core SHARED ${api} ${timing})
 add_library(syncfree::core ALIAS syncfree_core)
 target_link_libraries(syncfree_core PRIVATE syncfree_cpu $<TARGET_NAME_IF_EXISTS:syncfree_cuda> ${CMAKE_DL_LIBS})
 target_include_directories(syncfree_core PUBLIC

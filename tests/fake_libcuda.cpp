@@ -233,6 +233,11 @@ Result cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return 0;
 }
+Result cuDeviceGetName(char* name, int size, int device) {
+  std::strncpy(name, device == 0 ? "a GPU of the tests" : "another one", size - 1);
+  name[size - 1] = '\0';
+  return 0;
+}
 Result cuDevicePrimaryCtxRetain(void** out, int device) {
   COUNT();
   *out = reinterpret_cast<void*>(0x100 + 0x100 * static_cast<std::uint64_t>(device));

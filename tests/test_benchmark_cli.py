@@ -167,6 +167,34 @@ def test_idle_gap(script, target: str, capsys: pytest.CaptureFixture[str]) -> No
     assert Path("gaps.png").stat().st_size > 1000
 
 
+def test_a_sweep_that_was_written_is_drawn_again(script, capsys) -> None:
+    arguments = ["step_of_test.py:step", "--gaps", "0.001", "--repeats", "2", "--device", "cpu"]
+    assert main(["bench", "idle-gap", *arguments, "--json", "gaps.json", "--plot", "1.svg"]) == 0
+    printed = capsys.readouterr().out
+    arguments = ["gaps.json", "--json", "again.json", "--plot", "2.svg"]
+    assert main(["bench", "idle-gap", *arguments]) == 0
+    assert capsys.readouterr().out == printed
+    assert Path("again.json").read_text() == Path("gaps.json").read_text()
+    assert Path("2.svg").read_text() == Path("1.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read gaps.json: No such file or directory"),
+        (b"{", "cannot read gaps.json: Expecting"),
+        (b"[1]", "cannot read gaps.json: this is no sweep over idle gaps"),
+        (b"\xff", "cannot read gaps.json: "),
+    ],
+)
+def test_a_file_that_is_no_sweep(tmp_path, monkeypatch, capsys, content, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path("gaps.json").write_bytes(content)
+    assert main(["bench", "idle-gap", "gaps.json"]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_idle_gap_of_the_projects_network(tmp_path: Path, monkeypatch) -> None:
     """The command with which the figures of a small network are measured on a GPU."""
     # On a GPU too busy for a gate it would ask tier 3, after which torch.profiler is blind.

@@ -157,6 +157,7 @@ def test_nvmls_clock_serves_for_short_calls(gpu: SimulatedGpu) -> None:
         (point(1, 100), "none"),
         (point(1, 550, host_us=530), "host launch"),
         (point(1, 550, host_us=530, device_allocations=3), "allocator"),
+        (point(1, 550, host_us=530, device_allocations=None), "host launch"),
         (point(1, 550, host_us=530, gated_us=120), "host launch"),  # and the GPU a little slower
         (point(1, 180, gated_us=170, megahertz=1000), "clock ramp"),
         (point(1, 180, gated_us=170), "memory"),
@@ -181,6 +182,12 @@ def test_a_cpu_has_no_more_to_tell() -> None:
     assert judge_gaps([point(0, 95), point(1, 500)], kind="cpu").cause == "cpu"
 
 
+def test_a_gate_that_never_held_is_the_reason() -> None:
+    points = [point(0, 95, gated_us=None), point(1, 500, gated_us=None)]
+    assert "before the gate opened" in judge_gaps(points, kind="cuda").text
+    assert "not gateable: it waits" in judge_gaps(points, kind="cuda", not_gateable="it waits").text
+
+
 def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
     found = idle_gap(sum, [1.0] * 1000, gaps=[0.002, 0.001], repeats=3, device="cpu")
     assert found.name == "sum"
@@ -191,6 +198,41 @@ def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
     assert len(document["points"]) == 3
     assert "back to back" in str(found)
     assert found.table().row_count == 3
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_sweep_is_read_from_its_document(gpu: SimulatedGpu, waits: bool) -> None:
+    gpu.waiting_lines = "line train.py:7 (Tensor.item: loss.item())"
+
+    def call() -> None:
+        gpu.kernel(200)
+        if waits:
+            gpu.wait()
+
+    found = swept(gpu, call, notes=("NVML is not installed",))
+    assert bool(found.not_gateable) == waits
+    read = IdleGap.from_json(json.loads(json.dumps(found.json())))
+    assert read == found
+    assert str(read) == str(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "tpu"},
+        {"kind": []},
+        {"points": []},
+        {"points": [{"gap": 0}]},
+        {"points": 7},
+        {"notes": None},
+    ],
+    ids=str,
+)
+def test_a_document_that_is_no_sweep(gpu: SimulatedGpu, change) -> None:
+    document = {**swept(gpu, lambda: gpu.kernel(200)).json(), **change}
+    for each in (document, [document], "sweep", None, {}):
+        with pytest.raises(ValueError, match="this is no sweep over idle gaps: "):
+            IdleGap.from_json(each)
 
 
 def test_plot(gpu: SimulatedGpu, tmp_path) -> None:

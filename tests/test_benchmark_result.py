@@ -151,10 +151,12 @@ def test_verdicts(figures, kind) -> None:
 
 
 def test_time_text() -> None:
-    assert [time_text(us) for us in (0.05, 7.42, 999.0, 1000.0, 2.5e6)] == [
+    assert [time_text(us) for us in (0.05, 7.42, 999.0, 999.7, 1000.0, 999.6e3, 2.5e6)] == [
         "0.05 us",
         "7.42 us",
         "999 us",
         "1 ms",
+        "1 ms",
+        "1 s",
         "2.5 s",
     ]

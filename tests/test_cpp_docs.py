@@ -63,9 +63,9 @@ def check_comparison(printed: str) -> None:
 def test_no_block_is_left_out():
     assert len(blocks("cmake")) == 1
     assert len(blocks("bash")) == 4
-    assert len(PROGRAMS) == 3
-    assert len(EXCERPTS) == 3
-    assert PAGE.count("```") == 2 * (1 + 4 + 3 + 3)
+    assert len(PROGRAMS) == 4
+    assert len(EXCERPTS) == 4
+    assert PAGE.count("```") == 2 * (1 + 4 + 4 + 4)
 
 
 def test_project_with_the_installed_package(shell, tmp_path):
@@ -80,7 +80,7 @@ def test_project_without_cmake(shell, tmp_path):
     check_comparison(shell(blocks("bash")[1], tmp_path / "empty"))
 
 
-@pytest.mark.parametrize("program", PROGRAMS[1:], ids=["scratch", "threads"])
+@pytest.mark.parametrize("program", PROGRAMS[1:], ids=["scratch", "threads", "gaps"])
 def test_program(program, tmp_path):
     source, built = tmp_path / "program.cpp", tmp_path / "program"
     source.write_text(program)
@@ -94,7 +94,7 @@ def test_program(program, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("excerpt", EXCERPTS, ids=["cuda", "libtorch", "timer"])
+@pytest.mark.parametrize("excerpt", EXCERPTS, ids=["cuda", "libtorch", "timer", "gaps"])
 def test_excerpts_are_of_the_examples(excerpt):
     """Which tests/cpp_programs.py builds."""
     assert any(excerpt in example for example in EXAMPLES)

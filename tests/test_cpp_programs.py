@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from cpp_programs import ROOT, run
 from fake_driver import compiled
+from syncfree.benchmarking.gaps import IdleGap
 
 
 def test_wrong_input_gives_its_status(programs):
@@ -55,10 +57,12 @@ def test_plain_example_on_cuda(programs):
     assert numbers[1] == pytest.approx(numbers[0], rel=1e-3)
 
 
-def test_libtorch_example(programs, device):
-    done = run(programs / "evaluate", device)
+@pytest.mark.alone
+def test_libtorch_example(programs, device, tmp_path):
+    done = run(programs / "evaluate", device, tmp_path / "sweep.json")
     assert done.returncode == 0, done.stderr
-    quality, _, regions = done.stdout.partition("forward, ")
+    timed, _, swept = done.stdout.partition("batch on ")
+    quality, _, regions = timed.partition("forward, ")
     found = re.fullmatch(
         r"noisy +([\d.]+) dB, SSIM ([\d.]+)\nrestored ([\d.]+) dB, SSIM ([\d.]+) on (\w+)\n",
         quality,
@@ -68,6 +72,11 @@ def test_libtorch_example(programs, device):
     kinds = {"cpu": "host time", "cuda": "(launch|GPU)-bound"}
     verdict = rf"10 times: {kinds[device]}: [^\n]*\d [um]?s[^\n]*\n"
     assert re.fullmatch(f"{verdict}metrics, {verdict}", regions), regions
+    sweep = IdleGap.from_json(json.loads((tmp_path / "sweep.json").read_text()))
+    assert f"batch on {swept}" == f"{sweep}\n"
+    assert sweep.kind == device
+    assert sweep.not_gateable == ""
+    assert [point.gap for point in sweep.points] == [0.0, 0.01, 0.1]
     *numbers, place = found.groups()
     noisy, noisy_ssim, restored, restored_ssim = map(float, numbers)
     assert noisy == pytest.approx(20, abs=0.1)

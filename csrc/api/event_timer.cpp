@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/arguments.h"
+#include "api/driver_failure.h"
 #include "runtime/own_call.h"
 #include "runtime/region_timer.h"
 
@@ -30,17 +31,6 @@ namespace {
 
 // A region follows the host if its launches took more than this share of its GPU time.
 constexpr double kLaunchBound = 0.8;
-
-template <class Body>
-syncfree_status_code guarded_timer(Body&& body) noexcept {
-  return guarded([&] {
-    try {
-      body();
-    } catch (const runtime::cuda::Error& error) {
-      fail(SYNCFREE_CUDA_ERROR, error.what(), ".");
-    }
-  });
-}
 
 RegionSlot* slot_of(syncfree_region* region) {
   return reinterpret_cast<RegionSlot*>(region);
@@ -78,7 +68,7 @@ double launch_bound_share(std::vector<RegionSample> samples) {
 
 syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
                                            syncfree_timer** timer) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     const syncfree_timer_options& given = required("options", options);
     required("timer", timer);
     if (given.regions_in_flight < 1 || given.history < 1)
@@ -100,14 +90,12 @@ void syncfree_timer_destroy(syncfree_timer* timer) {
 syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* name,
                                           int32_t device_index, syncfree_stream stream,
                                           syncfree_region** region) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     required("timer", timer);
     required("name", name);
     required("region", region);
     *region = nullptr;
-    if (timer->has_gpu && device_index < 0)
-      fail(SYNCFREE_WRONG_DEVICE, "Expected the index of a CUDA device, but got ", device_index,
-           ".");
+    if (timer->has_gpu) check_device_index(device_index);
     std::unique_lock lock(timer->mutex);
     const runtime::OwnCall own;
     std::optional<runtime::cuda::InContext> here;
@@ -135,7 +123,7 @@ syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* nam
 }
 
 syncfree_status_code syncfree_timer_end(syncfree_timer* timer, syncfree_region* region) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     required("timer", timer);
     if (region == nullptr) return;
     RegionSlot& slot = *slot_of(region);
@@ -152,7 +140,7 @@ syncfree_status_code syncfree_timer_end(syncfree_timer* timer, syncfree_region* 
 }
 
 syncfree_status_code syncfree_timer_poll(syncfree_timer* timer) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     required("timer", timer);
     const std::lock_guard lock(timer->mutex);
     timer->timer.poll();
@@ -160,7 +148,7 @@ syncfree_status_code syncfree_timer_poll(syncfree_timer* timer) {
 }
 
 syncfree_status_code syncfree_timer_wait(syncfree_timer* timer) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     required("timer", timer);
     std::unique_lock lock(timer->mutex);
     const std::vector<runtime::RegionEnd> ends = timer->timer.last_ends();
@@ -173,7 +161,7 @@ syncfree_status_code syncfree_timer_wait(syncfree_timer* timer) {
 
 syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, int64_t index,
                                             syncfree_region_summary* summary) {
-  return guarded_timer([&] {
+  return guarded_by_driver([&] {
     required("timer", timer);
     required("summary", summary);
     const std::lock_guard lock(timer->mutex);

@@ -33,6 +33,7 @@ const char* fill(Driver& driver, void* library) {
   SYNCFREE_FIND(get_error_string, "cuGetErrorString");
   SYNCFREE_FIND(device_get_count, "cuDeviceGetCount");
   SYNCFREE_FIND(device_get, "cuDeviceGet");
+  SYNCFREE_FIND(device_get_name, "cuDeviceGetName");
   SYNCFREE_FIND(primary_context_retain, "cuDevicePrimaryCtxRetain");
   SYNCFREE_FIND(context_get_current, "cuCtxGetCurrent");
   SYNCFREE_FIND(context_push, "cuCtxPushCurrent_v2");

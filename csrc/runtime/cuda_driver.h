@@ -42,6 +42,7 @@ struct Driver {
   Result (*get_error_string)(Result, const char**);
   Result (*device_get_count)(int*);
   Result (*device_get)(int*, int);
+  Result (*device_get_name)(char*, int, int);
   Result (*primary_context_retain)(Context*, int);
   Result (*context_get_current)(Context*);
   Result (*context_push)(Context);

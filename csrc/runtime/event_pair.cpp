@@ -34,17 +34,21 @@ void EventPair::stop(cuda::Stream stream) {
   stopped_ = true;
 }
 
+bool EventPair::started() const {
+  return device_ != nullptr && has_passed(start_);
+}
+
 bool EventPair::ready() const {
-  if (!stopped_) return false;
+  return stopped_ && has_passed(stop_) && has_passed(start_);  // of different streams, perhaps
+}
+
+bool EventPair::has_passed(cuda::Event event) const {
   const OwnCall own;
   const cuda::Driver& driver = device_->driver();
   const cuda::DuringCaptures allowed(driver);
-  for (cuda::Event event : {stop_, start_}) {  // of different streams, perhaps
-    const cuda::Result result = driver.event_query(event);
-    if (result == cuda::kNotReady) return false;
-    driver.check(result, "cuEventQuery");
-  }
-  return true;
+  const cuda::Result result = driver.event_query(event);
+  if (result != cuda::kNotReady) driver.check(result, "cuEventQuery");
+  return result != cuda::kNotReady;
 }
 
 double EventPair::microseconds() const {

@@ -16,12 +16,16 @@ class EventPair {
   void start(cuda::Stream stream);
   void stop(cuda::Stream stream);
 
+  // Whether the first is complete; false before `start`. Never waits.
+  bool started() const;
   // Whether both are complete; false before `stop`. Never waits.
   bool ready() const;
   // GPU time from one to the other; throws cuda::Error if it is not known yet.
   double microseconds() const;
 
  private:
+  bool has_passed(cuda::Event event) const;
+
   cuda::Device* device_ = nullptr;
   cuda::Event start_ = nullptr;
   cuda::Event stop_ = nullptr;

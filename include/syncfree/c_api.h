@@ -256,6 +256,36 @@ SYNCFREE_API syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, 
 /* Regions without a sample: dropped, skipped or failed. */
 SYNCFREE_API int64_t syncfree_timer_untimed(syncfree_timer* timer);
 
+/* Of the processor or the GPU, in words: as much as fits, with its end. */
+SYNCFREE_API syncfree_status_code syncfree_device_name(int32_t device_type, int32_t device_index,
+                                                       char* name, int64_t size);
+
+#define SYNCFREE_LONGEST_GATE_US 100000.0
+
+/* Times one call after the other on a CUDA stream, as it is or behind a gate: a kernel that spins
+ * for a bounded time, while the host queues the call. For one thread at a time. Opaque. */
+typedef struct syncfree_probe syncfree_probe;
+
+typedef struct syncfree_probe_times {
+  double us;         /* between the events around the call */
+  double megahertz;  /* of one multiprocessor during a gated call; NaN if that cannot be told */
+  int32_t gate_held; /* 1: it was shut until the call had been queued; also without a gate */
+} syncfree_probe_times;
+
+/* The stream captures no graph. */
+SYNCFREE_API syncfree_status_code syncfree_probe_create(int32_t device_index,
+                                                        syncfree_stream stream,
+                                                        syncfree_probe** probe);
+/* At any time, also between begin and end: a gate opens by itself. */
+SYNCFREE_API void syncfree_probe_destroy(syncfree_probe* probe);
+
+/* Shuts a gate of so many microseconds, if not 0, and begins to time. */
+SYNCFREE_API syncfree_status_code syncfree_probe_begin(syncfree_probe* probe, double gate_us);
+
+/* Behind the call. Waits until the stream has done all its work. */
+SYNCFREE_API syncfree_status_code syncfree_probe_end(syncfree_probe* probe,
+                                                     syncfree_probe_times* times);
+
 #ifdef __cplusplus
 }
 #endif

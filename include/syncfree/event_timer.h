@@ -2,33 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "syncfree/duration.h"
 #include "syncfree/launch.h"
 #include "syncfree/status.h"
 #include "syncfree/tensor_view.h"
 
 namespace syncfree {
-
-namespace detail {
-
-// Three digits and a unit.
-inline std::string duration(double microseconds) {
-  const bool large = microseconds >= 999.5e3, middle = !large && microseconds >= 999.5;
-  const double scale = large ? 1e6 : middle ? 1e3 : 1.0;
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g %s", microseconds / scale,
-                large    ? "s"
-                : middle ? "ms"
-                         : "us");
-  return text;
-}
-
-}  // namespace detail
 
 // One name's regions that have ended, in microseconds; NaN where nothing is known.
 struct RegionSummary {

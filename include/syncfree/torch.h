@@ -3,6 +3,7 @@
 
 #include "syncfree/torch/accuracy.h"
 #include "syncfree/torch/event_timer.h"
+#include "syncfree/torch/idle_gap.h"
 #include "syncfree/torch/image_quality.h"
 #include "syncfree/torch/ms_ssim.h"
 #include "syncfree/torch/psnr.h"

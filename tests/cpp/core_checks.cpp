@@ -13,26 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "checks.h"
+
 namespace {
 
 using namespace syncfree;
-
-int checks = 0, failures = 0;
-
-void check(const char* what, bool holds) {
-  ++checks;
-  if (holds) return;
-  ++failures;
-  std::printf("FAILED %s\n", what);
-}
-
-void expect(const char* what, const Status& status, StatusCode code, const char* word = "") {
-  const std::string& text = status.message();
-  const bool said = code == StatusCode::kOk ? text.empty() : !text.empty() && text.back() == '.';
-  check(what, status.code() == code && said && text.find(word) != std::string::npos);
-  if (status.code() != code || !said)
-    std::printf("  got code %d: %s\n", static_cast<int>(status.code()), text.c_str());
-}
 
 // Two images of 2 x 3 x 32 x 32, the second one off by 0.1.
 struct Pair {
@@ -352,6 +337,5 @@ int main() {
   cuda_views();
   timer();
   if (std::getenv("CHECK_CUDA_TIMER") != nullptr) timer_on_cuda();
-  std::printf("%d checks, %d failed\n", checks, failures);
-  return failures == 0 ? 0 : 1;
+  return report();
 }

@@ -131,6 +131,18 @@ std::tuple<std::int64_t, std::string, std::int64_t> core_ssim(const Tensor& pred
           static_cast<std::int64_t>(bytes)};
 }
 
+// JSON and text of a sweep over calls that halve `x`, and that wait for it if asked to.
+std::tuple<std::string, std::string> idle_gap(const Tensor& x, bool waits, std::vector<double> gaps,
+                                              std::int64_t repeats) {
+  const auto body = [&] {
+    x.mul_(0.5);
+    if (waits) x.cpu();
+  };
+  const syncfree::IdleGap sweep = syncfree::idle_gap_on(
+      x, body, {.gaps = gaps, .repeats = static_cast<int>(repeats), .name = "halve"});
+  return {sweep.json(), sweep.text()};
+}
+
 }  // namespace
 
 TORCH_LIBRARY(syncfree_cpp_tests, library) {
@@ -143,4 +155,5 @@ TORCH_LIBRARY(syncfree_cpp_tests, library) {
   library.def("binary", &binary);
   library.def("multilabel", &multilabel);
   library.def("core_ssim", &core_ssim);
+  library.def("idle_gap", &idle_gap);
 }

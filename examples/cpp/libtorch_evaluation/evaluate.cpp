@@ -1,9 +1,13 @@
 // An inference loop that measures what its model restores and where its time goes: PSNR and SSIM of
 // every batch, summed on the device, and events around the steps, all read when the loop is over.
+// Then, what a batch costs that comes after a pause, and why.
+//
+//   evaluate [cpu | cuda] [sweep.json, for `syncfree bench idle-gap sweep.json --plot sweep.svg`]
 #include <syncfree/torch.h>
 #include <torch/nn/modules/conv.h>
 
 #include <cstdio>
+#include <fstream>
 #include <string>
 
 namespace {
@@ -67,5 +71,20 @@ int main(int argc, char** argv) {
   for (const syncfree::RegionSummary& region : timer.summary())
     std::printf("%s, %ld times: %s\n", region.name.c_str(), static_cast<long>(region.count),
                 region.verdict().c_str());
+
+  const torch::Tensor clean = clean_batch(0, device);
+  const torch::Tensor noisy = clean + 0.1 * torch::randn_like(clean);
+  const auto batch = [&] { return syncfree::image_quality(model->forward(noisy), clean, 1.0); };
+  const syncfree::IdleGap sweep =
+      syncfree::idle_gap_on(noisy, batch, {.gaps = {0, 0.01, 0.1}, .name = "batch"});
+  std::printf("%s\n", sweep.text().c_str());
+  if (argc > 2) {
+    std::ofstream file(argv[2]);
+    file << sweep.json() << std::flush;
+    if (!file) {
+      std::fprintf(stderr, "cannot write %s\n", argv[2]);
+      return 1;
+    }
+  }
   return 0;
 }

@@ -1,4 +1,7 @@
-"""What makes the first call after a pause slow, from the figures of a sweep. No torch."""
+"""What makes the first call after a pause slow, from the figures of a sweep. No torch.
+
+``include/syncfree/idle_gap/verdict.h`` has the same rules and words for C++ programs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ class GapPoint:
         host_us: Until the plain call returned.
         gated_us: Between the events behind a gate; None where there is none.
         megahertz: Clock of the multiprocessors; None where it is unknown.
-        device_allocations: How often the allocator asked the driver for memory in a plain call.
+        device_allocations: How often the allocator asked the driver for memory in a plain call;
+            None where nobody counted.
         n: How many plain calls.
     """
 
@@ -38,7 +42,7 @@ class GapPoint:
     host_us: float
     gated_us: float | None
     megahertz: float | None
-    device_allocations: float
+    device_allocations: float | None
     n: int
 
 
@@ -93,9 +97,12 @@ def judge_gaps(
             f"{head}. On the CPU nothing tells caches, clock and scheduling apart",
         )
     if worst.gated_us is None or base.gated_us is None:
-        return GapVerdict(
-            "waits", f"{head}; it cannot be told why, as the call is not gateable: {not_gateable}"
+        why = (
+            f"the call is not gateable: {not_gateable}"
+            if not_gateable
+            else "the host did not get through the call before the gate opened"
         )
+        return GapVerdict("waits", f"{head}; it cannot be told why, as {why}")
     gpu_lost = worst.gated_us - base.gated_us
     if gpu_lost >= MAIN_SHARE * lost:
         head += f", and behind a gate {time_text(worst.gated_us)} instead of "
@@ -105,11 +112,12 @@ def judge_gaps(
 
 
 def _host_cause(base: GapPoint, worst: GapPoint, head: str) -> GapVerdict:
-    if worst.device_allocations >= base.device_allocations + 1:
+    before, then = base.device_allocations, worst.device_allocations
+    if before is not None and then is not None and then >= before + 1:
         return GapVerdict(
             "allocator",
-            f"{head}: torch asked the driver for memory in the call. Something emptied its cache "
-            "in between, or other work took it",
+            f"{head}: the allocator asked the driver for memory in the call. Something emptied its "
+            "cache in between, or other work took it",
         )
     if worst.host_us - base.host_us >= MAIN_SHARE * (worst.plain_us - base.plain_us):
         return GapVerdict(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,6 +58,34 @@ class IdleGap:
     def json(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {**asdict(self), "verdict": asdict(self.verdict)}
+
+    @classmethod
+    def from_json(cls, document: Any) -> IdleGap:
+        """The sweep of a document that `json`, or `IdleGap::json` of a C++ program, made.
+
+        Args:
+            document: Plain values, as `json.loads` gives them. The verdict in it is not read: it
+                follows from the figures.
+
+        Raises:
+            ValueError: The document is no such sweep.
+
+        Example:
+            >>> from syncfree.benchmarking.gaps import IdleGap, idle_gap
+            >>> sweep = idle_gap(sum, [1.0, 2.0], gaps=[0.001], repeats=3, device="cpu")
+            >>> IdleGap.from_json(sweep.json()) == sweep
+            True
+        """
+        try:
+            kind, name, device, why_not, notes = (
+                document[each] for each in ("kind", "name", "device", "not_gateable", "notes")
+            )
+            points = tuple(_read_point(each) for each in document["points"])
+            if kind not in ("cuda", "cpu") or not points:
+                raise ValueError(f"{len(points)} points of kind {kind!r}")
+            return cls(str(name), kind, str(device), points, str(why_not), tuple(map(str, notes)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is no sweep over idle gaps: {error!r}") from None
 
     def table(self) -> Table:
         """The sweep as a table for ``rich.print``.
@@ -221,6 +249,15 @@ def _point(
         device_allocations=median([float(each.device_allocations) for each in plain]),
         n=len(plain),
     )
+
+
+def _read_point(values: Mapping[str, Any]) -> GapPoint:
+    known = {name: values[name] for name in GapPoint.__dataclass_fields__}
+    for name in ("gap", "plain_us", "plain_mad_us", "host_us"):
+        known[name] = float(known[name])
+    for name in ("gated_us", "megahertz", "device_allocations"):
+        known[name] = None if known[name] is None else float(known[name])
+    return GapPoint(**{**known, "n": int(known["n"])})
 
 
 def _cells(point: GapPoint) -> tuple[str, ...]:

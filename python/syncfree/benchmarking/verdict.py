@@ -96,8 +96,9 @@ def time_text(us: float) -> str:
         >>> time_text(1234.5), time_text(7.4)
         ('1.23 ms', '7.4 us')
     """
-    for unit, scale in (("s", 1e6), ("ms", 1e3)):
-        if us >= scale:
+    # From where three digits would round up to the next unit's 1.
+    for unit, scale, least in (("s", 1e6, 999.5e3), ("ms", 1e3, 999.5)):
+        if us >= least:
             return f"{us / scale:.3g} {unit}"
     return f"{us:.3g} us"
 

@@ -56,7 +56,12 @@ def _bench(
 @app.command("idle-gap")
 def _idle_gap(
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="script.py:function, or module:function.")
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="script.py:function, or module:function; or a file.json with a sweep that --json "
+            "or a C++ program wrote, to be shown and drawn.",
+        ),
     ],
     gaps: Annotated[
         str, typer.Option(help="Pauses in seconds, with commas between.")

@@ -18,6 +18,7 @@ from syncfree.cli.syncs.program import show_error
 from syncfree.errors import BenchmarkError, SyncfreeError
 
 if TYPE_CHECKING:
+    from syncfree.benchmarking.gaps import IdleGap
     from syncfree.benchmarking.result import Comparison
     from syncfree.benchmarking.suites import Workload
 
@@ -50,7 +51,7 @@ class GapOptions:
     """What the command line asked for.
 
     Args:
-        target: The function.
+        target: The function, or a JSON file with a sweep.
         gaps: Seconds, with commas between.
         repeats: Calls of each kind after each gap.
         factory: Whether the target returns the function.
@@ -130,6 +131,23 @@ def _all_suites() -> tuple[str, ...]:
 
 
 def _idle_gap(options: GapOptions, console: Console) -> int:
+    _check_files(options.json, options.plot)
+    try:
+        found = _read(options.target) if options.target.endswith(".json") else _sweep(options)
+    except (SyncfreeError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # of the program
+        show_error(error)
+        return FAILED
+    console.print(found.table() if console.is_terminal else str(found))
+    if options.json is not None:
+        _write(options.json, found.json())
+    if options.plot is not None:
+        found.plot(options.plot)
+    return FINE
+
+
+def _sweep(options: GapOptions) -> IdleGap:
     from syncfree.benchmarking.gaps import idle_gap
 
     try:
@@ -142,24 +160,23 @@ def _idle_gap(options: GapOptions, console: Console) -> int:
         ) from None
     if options.repeats < 1:
         raise BenchmarkError(f"--repeats is a count of at least 1, but got {options.repeats}")
-    _check_files(options.json, options.plot)
     device = _device(options.device)
+    function = load_function(options.target)
+    if options.factory:
+        function = function()
+    return idle_gap(function, gaps=gaps, repeats=options.repeats, device=device)
+
+
+def _read(file: str) -> IdleGap:
+    """A sweep that was written before, by this command or by a C++ program."""
+    from syncfree.benchmarking.gaps import IdleGap
+
     try:
-        function = load_function(options.target)
-        if options.factory:
-            function = function()
-        found = idle_gap(function, gaps=gaps, repeats=options.repeats, device=device)
-    except (SyncfreeError, KeyboardInterrupt):
-        raise
-    except Exception as error:  # of the program
-        show_error(error)
-        return FAILED
-    console.print(found.table() if console.is_terminal else str(found))
-    if options.json is not None:
-        _write(options.json, found.json())
-    if options.plot is not None:
-        found.plot(options.plot)
-    return FINE
+        return IdleGap.from_json(json.loads(Path(file).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BenchmarkError(f"cannot read {file}: {error.strerror}") from None
+    except ValueError as error:  # no JSON either, or no text
+        raise BenchmarkError(f"cannot read {file}: {error}") from None
 
 
 def _guarded(command: Callable[[Console], int]) -> int:

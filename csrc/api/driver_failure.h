@@ -1,0 +1,26 @@
+// C functions over the runtime, which calls the CUDA driver itself.
+#pragma once
+
+#include "api/failure.h"
+#include "runtime/cuda_driver.h"
+
+namespace syncfree::api {
+
+// As `guarded`, with the driver's errors.
+template <class Body>
+syncfree_status_code guarded_by_driver(Body&& body) noexcept {
+  return guarded([&] {
+    try {
+      body();
+    } catch (const runtime::cuda::Error& error) {
+      fail(SYNCFREE_CUDA_ERROR, error.what(), ".");
+    }
+  });
+}
+
+inline void check_device_index(std::int32_t device_index) {
+  if (device_index < 0)
+    fail(SYNCFREE_WRONG_DEVICE, "Expected the index of a CUDA device, but got ", device_index, ".");
+}
+
+}  // namespace syncfree::api

@@ -1,0 +1,33 @@
+// Numbers and times as texts, the same in every locale.
+#pragma once
+
+#include <clocale>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace syncfree {
+namespace detail {
+
+// As printf's %g with so many significant digits, and with a point even where the program's locale
+// writes a comma. By printf and not by a stream: a program that links libstdc++ statically beside
+// torch's copy cannot print numbers to streams.
+inline std::string digits(double value, int significant) {
+  char buffer[40];
+  std::snprintf(buffer, sizeof(buffer), "%.*g", significant, value);
+  std::string text = buffer;
+  const char* point = std::localeconv()->decimal_point;
+  const std::size_t at = text.find(point);
+  if (at != std::string::npos) text.replace(at, std::strlen(point), ".");
+  return text;
+}
+
+// Three digits and a unit.
+inline std::string duration(double microseconds) {
+  if (microseconds >= 999.5e3) return digits(microseconds / 1e6, 3) + " s";
+  if (microseconds >= 999.5) return digits(microseconds / 1e3, 3) + " ms";
+  return digits(microseconds, 3) + " us";
+}
+
+}  // namespace detail
+}  // namespace syncfree
