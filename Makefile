@@ -109,7 +109,7 @@ cuda: $(STAMPS)/needs-build
 
 # A choice of a minute or two: emulated, the whole suite takes hours. What goes through instruction sets
 # in processes of its own tests the CPU kernels.
-emulate: PYTEST_ARGS ?= -k "not instruction_set" tests/test_safe_divide.py tests/test_psnr.py tests/test_psnr_gradients.py \
+emulate: PYTEST_ARGS ?= -k "not instruction_set" tests/test_safe_divide.py tests/test_psnr.py tests/test_psnr_from_errors.py tests/test_psnr_gradients.py \
   tests/test_accuracy_ops.py tests/test_ms_ssim.py::test_mixed_dtypes $(addprefix tests/test_gradients.py::test_,value contrast) \
   $(addprefix tests/test_ssim.py::test_,windows mixed_dtypes pixels_far_outside_the_range)
 emulate: $(STAMPS)/installed $(STAMPS)/needs-test

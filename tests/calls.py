@@ -15,6 +15,7 @@ from torch import Tensor
 from cases import image_pair
 from syncfree import functional as sf
 from syncfree._ops import ms_ssim, ssim
+from syncfree._ops.psnr import psnr_from_errors
 
 Inputs = tuple[Tensor, Tensor]
 
@@ -90,6 +91,14 @@ def _multiclass(**options: object) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda p, t: sf.multiclass_accuracy(p, t, **options)
 
 
+def gathered_errors(device: str, seed: int) -> Inputs:
+    g = _generator(seed)
+    return (
+        (torch.rand(3000, generator=g) + 0.1).to(device),
+        torch.randint(1, 100, (3000,), generator=g).to(device),
+    )
+
+
 _WINDOW = (True, (1.5,), (11,), 1.0, None, 0.01, 0.03)
 
 
@@ -116,6 +125,11 @@ CALLS = [
         "psnr-skimage-bytes",
         lambda p, t: sf.peak_signal_noise_ratio(p, t, None, preset="skimage"),
         byte_images,
+    ),
+    PublicCall(
+        "psnr-from-errors",
+        lambda errors, total: psnr_from_errors(errors, total, errors[0], 10.0, 1),
+        gathered_errors,
     ),
     PublicCall(
         "ssim", lambda p, t: sf.structural_similarity_index_measure(p, t, data_range=1.0), images

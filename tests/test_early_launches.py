@@ -115,8 +115,7 @@ def states_in_a_block(metric: Metric) -> Tensor:
     return block
 
 
-@pytest.mark.parametrize("step", ["update", "forward"])
-@pytest.mark.parametrize(
+every_metric = pytest.mark.parametrize(
     "metric",
     [
         MulticlassAccuracy(10, average="micro"),
@@ -129,6 +128,10 @@ def states_in_a_block(metric: Metric) -> Tensor:
     ],
     ids=lambda metric: type(metric).__name__,
 )
+
+
+@pytest.mark.parametrize("step", ["update", "forward"])
+@every_metric
 def test_adds_to_states_that_are_written_late(
     metric: Metric, step: str, copy_late: LateCopy
 ) -> None:
@@ -145,3 +148,18 @@ def test_adds_to_states_that_are_written_late(
     for name, state in want.metric_state.items():
         torch.testing.assert_close(getattr(metric, name), state)
     torch.testing.assert_close(metric.compute(), want.compute())
+
+
+@every_metric
+def test_computes_from_states_that_are_written_late(metric: Metric, copy_late: LateCopy) -> None:
+    metric, want = (metric.clone().cuda() for _ in range(2))
+    batch = BATCHES[type(metric)]()
+    for each in (metric, want):
+        each.update(*batch)
+    expected = want.compute()
+    written, _ = packed(want.metric_state.values())
+    place = states_in_a_block(metric).zero_()
+    hold_the_gpu()
+    copy_late(place, written)
+    torch.testing.assert_close(metric.compute(), expected)
+    assert expected != 0

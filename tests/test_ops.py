@@ -67,6 +67,10 @@ TABLE: dict[str, Make] = {
         *(*images(d), torch.ones((), device=d), True, True),
         *(1.0, None, 10.0, MEAN, None),
     ),
+    "psnr_from_errors": lambda d: (
+        *(torch.rand(5, device=d), torch.full((5,), 9, device=d)),
+        *(torch.ones((), device=d), 10.0, MEAN),
+    ),
     "psnr_update": lambda d: (
         *(*images(d), *pixels_in_all(d)),
         *(torch.ones((), device=d), [0.1, 0.8], 10.0),

@@ -21,11 +21,13 @@ inline Scale make_scale(double data_range, double base) {
   return {2.0 * std::log(data_range), 10.0 / std::log(base)};
 }
 
+SYNCFREE_HD double log_range_squared(const void* data_range, DType dtype) {
+  return 2.0 * log(load_as<double>(data_range, dtype, 0));
+}
+
 // Identical images give +inf, no elements NaN.
-SYNCFREE_HD double from_squared_error(double squared_error, std::int64_t count,
-                                      const Scale& scale) {
-  return scale.per_neper *
-         (scale.log_range_squared - log(squared_error / static_cast<double>(count)));
+SYNCFREE_HD double from_squared_error(double squared_error, double count, const Scale& scale) {
+  return scale.per_neper * (scale.log_range_squared - log(squared_error / count));
 }
 
 // The value of one result, after its squared error went to the states if there are any.
@@ -38,10 +40,9 @@ SYNCFREE_HD double value_of(std::int64_t result, double squared_error, std::int6
     } else {
       store_as(states.squared_error, states.squared_error_dtype, result, squared_error);
     }
-    scale.log_range_squared =
-        2.0 * log(load_as<double>(states.data_range, states.data_range_dtype, 0));
+    scale.log_range_squared = log_range_squared(states.data_range, states.data_range_dtype);
   }
-  return from_squared_error(squared_error, count, scale);
+  return from_squared_error(squared_error, static_cast<double>(count), scale);
 }
 
 // How one result's elements, in logical order, are cut into pieces that are summed apart. It

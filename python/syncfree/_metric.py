@@ -8,12 +8,15 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
+from torch.nn.modules import module as _hooks
 from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_zero_sum
 
 from syncfree._states import StatesInPlace, is_capturing, settle
+
+_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 
 
 class SyncFreeMetric(StatesInPlace):
@@ -57,6 +60,29 @@ class SyncFreeMetric(StatesInPlace):
     def _evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Adds a batch to the states and returns the batch's value."""
         raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward`, with the hooks of nn.Module if there are any.
+
+        Asks what nn.Module's own asks, without its second frame and its slow look for a tracer.
+        """
+        own = self.__dict__
+        if (
+            is_dynamo_compiling()
+            or _is_tracing()
+            or nn.Module.__call__ is not nn.Module._wrapped_call_impl  # as while torch.fx traces
+            or self._compiled_call_impl is not None
+            or own["_forward_hooks"]
+            or own["_forward_pre_hooks"]
+            or own["_backward_hooks"]
+            or own["_backward_pre_hooks"]
+            or _hooks._global_forward_hooks
+            or _hooks._global_forward_pre_hooks
+            or _hooks._global_backward_hooks
+            or _hooks._global_backward_pre_hooks
+        ):
+            return super().__call__(*args, **kwargs)
+        return self.forward(*args, **kwargs)
 
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -10,6 +10,7 @@
 #include "image_quality/image_quality.h"
 #include "ms_ssim/ms_ssim.h"
 #include "ms_ssim/ms_ssim_backward.h"
+#include "psnr/from_errors.h"
 #include "psnr/psnr.h"
 #include "psnr/psnr_backward.h"
 #include "safe_divide/safe_divide.h"
@@ -73,6 +74,9 @@ void psnr::run(const Problem& problem, ParallelFor) {
 }
 void psnr::run(const BackwardProblem& problem, ParallelFor) {
   run_launched(problem);
+}
+void psnr::run(const ErrorSums& sums, ParallelFor) {
+  run_launched(sums);
 }
 void safe_divide::run(const Problem& problem, ParallelFor) {
   run_launched(problem);

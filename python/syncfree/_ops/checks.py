@@ -77,6 +77,18 @@ def _check_state(name: str, state: Tensor, preds: Tensor, may_count: bool = Fals
         )
 
 
+def common_shape(a: Tensor, b: Tensor, names: tuple[str, str]) -> torch.Size:
+    """Of two that broadcast."""
+    try:
+        shape: torch.Size = torch.broadcast_shapes(a.shape, b.shape)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"Expected `{names[0]}` and `{names[1]}` of shapes that broadcast, but got "
+            f"{list(a.shape)} and {list(b.shape)}."
+        ) from error
+    return shape
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """For example "float32"."""
     return str(dtype).removeprefix("torch.")

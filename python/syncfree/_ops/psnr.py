@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from syncfree._ops.checks import check_dtypes, check_same_shape, floating
+from syncfree._ops.checks import check_dtypes, check_same_shape, common_shape, floating
 from syncfree._ops.registry import REDUCTIONS, bind
 
 
@@ -93,3 +93,23 @@ def _fake_with_squared_error(
 psnr_with_squared_error = bind(
     "psnr_with_squared_error", _fake_with_squared_error, ignores_gradient=True
 )
+
+
+def _fake_from_errors(
+    squared_error: Tensor, total: Tensor, data_range: Tensor, base: float, reduction: int
+) -> Tensor:
+    names = "squared_error", "total"
+    common_shape(squared_error, total, names)
+    check_dtypes(squared_error, total, names)
+    if data_range.numel() != 1:
+        raise ValueError(
+            f"Expected `data_range` to have one element, but got shape {list(data_range.shape)}."
+        )
+    check_dtypes(data_range, data_range, ("data_range", "data_range"))
+    # Torch's own rules for shape and dtype.
+    values = data_range.reshape(()).log() - (squared_error / total).log()
+    each = reduction == REDUCTIONS["none"]
+    return values.new_empty(values.shape if each else ())
+
+
+psnr_from_errors = bind("psnr_from_errors", _fake_from_errors)

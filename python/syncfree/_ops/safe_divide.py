@@ -5,19 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from syncfree._ops.checks import check_dtypes, floating
+from syncfree._ops.checks import check_dtypes, common_shape, floating
 from syncfree._ops.registry import bind
 
 
 def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
-    try:
-        shape = torch.broadcast_shapes(num.shape, denom.shape)
-    except RuntimeError as error:
-        raise RuntimeError(
-            "Expected `num` and `denom` of shapes that broadcast, but got "
-            f"{list(num.shape)} and {list(denom.shape)}."
-        ) from error
-    check_dtypes(num, denom, ("num", "denom"))
+    names = "num", "denom"
+    shape = common_shape(num, denom, names)
+    check_dtypes(num, denom, names)
     a, b = floating(num), floating(denom)
     dtype = torch.promote_types(a, b)
     if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor yields

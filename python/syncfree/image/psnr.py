@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torchmetrics.image import PeakSignalNoiseRatio as _TorchMetricsPsnr
 from torchmetrics.utilities.data import _squeeze_if_scalar
 from torchmetrics.utilities.distributed import reduce
 
 from syncfree._metric import SyncFreeMetric
-from syncfree._ops.psnr import psnr, psnr_update, psnr_with_squared_error
+from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
 from syncfree.functional._arguments import require_tensors
@@ -28,10 +29,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     TorchMetrics' class of the same name, with its arguments, states and answers; the host never
     waits. Without ``dim`` the squared errors of all batches are pooled, which is not the mean of
-    their ratios; `update` and `forward` are one launch each. With ``dim`` each batch appends its
-    sums of squared errors and its counts to lists, in two launches whatever the number of batches
-    before; the sums are float32, float64 if an input is. ``dim=(1, 2, 3)`` gives the mean of the
-    images' ratios.
+    their ratios; `update`, `forward` and `compute` are one launch each. With ``dim`` each batch
+    appends its sums of squared errors and its counts to lists, in two launches whatever the number
+    of batches before, and `compute` joins them in two more; the sums are float32, float64 if an
+    input is. ``dim=(1, 2, 3)`` gives the mean of the images' ratios.
 
     Args:
         data_range: See :func:`syncfree.functional.image.peak_signal_noise_ratio`.
@@ -111,16 +112,20 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def compute(self) -> Tensor:
         """The ratio of everything added since the last reset."""
-        if self.dim is None:
-            return self._decibels(self.sum_squared_error / self.total)
-        values = self._decibels(_flat(self.sum_squared_error) / _flat(self.total))
-        value: Tensor = reduce(values, self.reduction)
-        return value
-
-    def _decibels(self, mean: Tensor) -> Tensor:
+        errors, total, reduction = self.sum_squared_error, self.total, None
+        if self.dim is not None:
+            errors, total, reduction = _flat(errors), _flat(total), self.reduction
         # With `compute_on_cpu` list states are not where the range is.
-        data_range = self.data_range.to(mean.device)
-        return (2 * torch.log(data_range) - torch.log(mean)) * (10 / math.log(self.base))
+        data_range = self.data_range.to(errors.device)
+        has_graph = errors.requires_grad or total.requires_grad or data_range.requires_grad
+        value: Tensor
+        if has_graph and torch.is_grad_enabled():  # a subclass differentiates it
+            nepers = 2 * torch.log(data_range) - torch.log(errors / total)
+            value = reduce(nepers * (10 / math.log(self.base)), reduction)
+        else:
+            code = reduction_code(reduction)
+            value = psnr_from_errors(errors, total, data_range, self.base, code)
+        return value
 
     def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
         value = self._add(preds, target)
@@ -137,8 +142,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         warn_of_bytes(self._range, preds, target)
         if self.dim is not None:
             return self._append(preds, target)
-        states = self.sum_squared_error, self.total, self.data_range
-        value: Tensor = psnr_update(preds, target, *states, self._interval, self.base)
+        errors, total, data_range = self.sum_squared_error, self.total, self.data_range
+        # Without the frame and two tuples of the overload, which alone torch.compile knows.
+        op: Any = psnr_update if is_dynamo_compiling() else psnr_update._op  # type: ignore[attr-defined]
+        value: Tensor = op(preds, target, errors, total, data_range, self._interval, self.base)
         return value
 
     def extra_repr(self) -> str:
