@@ -229,6 +229,9 @@ def linear_algebra() -> dict[str, Call]:
         "slogdet": lambda: torch.linalg.slogdet(a),
         "lstsq": lambda: torch.linalg.lstsq(a, b),
         "pinv": lambda: torch.linalg.pinv(a),
+        "pinv of a Hermitian": lambda: torch.linalg.pinv(s, hermitian=True),
+        "matrix_exp": lambda: torch.matrix_exp(a / 64),
+        "matrix_exp of a number": lambda: torch.matrix_exp(a[:1, :1]),
         "matrix_rank": lambda: torch.linalg.matrix_rank(a),
         "norm": lambda: torch.linalg.norm(a),
         "matmul": lambda: a @ b,
@@ -240,6 +243,7 @@ def sparse() -> dict[str, Call]:
     in_pairs = dense.to_sparse()
     index = torch.arange(100, device="cuda").expand(2, 100)
     values = torch.ones(100, device="cuda")
+    rows = torch.arange(101, device="cuda")
 
     def build() -> torch.Tensor:
         return torch.sparse_coo_tensor(index, values, (100, 100), check_invariants=False)
@@ -249,6 +253,12 @@ def sparse() -> dict[str, Call]:
         "to_sparse_csr": lambda: dense.to_sparse_csr(),
         "coalesce": lambda: build().coalesce(),
         "build": build,
+        "build without a size": lambda: torch.sparse_coo_tensor(
+            index, values, check_invariants=False
+        ),
+        "build rows without a size": lambda: torch.sparse_csr_tensor(
+            rows, rows[:100], values, check_invariants=False
+        ),
         "mm": lambda: torch.sparse.mm(in_pairs, dense),
         "to_dense": lambda: in_pairs.to_dense(),
         "sum": lambda: torch.sparse.sum(in_pairs),
@@ -295,6 +305,14 @@ def training() -> dict[str, Call]:
         optimizer.zero_grad(set_to_none=False)
         return loss.item()
 
+    layer = torch.nn.TransformerEncoderLayer(64, 2, 64, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1).cuda().eval()
+    padding = torch.arange(8, device="cuda").expand(4, 8) > 5
+
+    def encode(padding: torch.Tensor | None) -> torch.Tensor:
+        with torch.no_grad():
+            return encoder(x.view(4, 8, 64), src_key_padding_mask=padding)
+
     logged: dict[str, torch.Tensor] = {}
 
     def lightning_like() -> None:
@@ -321,6 +339,8 @@ def training() -> dict[str, Call]:
         "GradScaler": lambda: scaled(plain_scaler, kinds["SGD"]),
         "GradScaler with fused": lambda: scaled(fused_scaler, kinds["AdamW fused"]),
         "forward": lambda: net(x),
+        "encoder": lambda: encode(None),
+        "encoder with padding": lambda: encode(padding),
         "dropout": lambda: torch.nn.functional.dropout(x, 0.5),
         "cross_entropy": lambda: torch.nn.functional.cross_entropy(
             net(x), torch.zeros(32, dtype=torch.long, device="cuda")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,72 @@ def test_files_of_packages_are_the_same_on_each_machine(tmp_path: Path) -> None:
     assert baseline.compare([there]).new == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', '{"version": 1, "findings": [1]}'])
-def test_what_is_no_baseline(text: str, tmp_path: Path) -> None:
+def test_a_known_wait_in_a_package_is_new_where_someone_else_calls(
+    train: str, tmp_path: Path
+) -> None:
+    def called(line: int, function: str, package: str = "/a/site-packages/data.py") -> Finding:
+        stack = (Frame(package, 206, "_bincount"), Frame(train, line, function))
+        return found(train, line, "aten::bincount", stack=stack)
+
+    file = tmp_path / "syncs.json"
+    Baseline.of([called(4, "step")], tmp_path).write(file)
+    (written,) = json.loads(file.read_text())["findings"]
+    assert written["file"] == "site-packages/data.py"
+    assert written["caller"] == {
+        "file": "train.py",
+        "function": "step",
+        "source": 'print(f"loss {loss.item():.3f}")',
+    }
+    baseline = Baseline.read(file, tmp_path)
+    known, new = called(4, "step", "/elsewhere/dist-packages/data.py"), called(5, "validate")
+    difference = baseline.compare([known, new])
+    assert (difference.known, difference.new, difference.vanished) == ([known], [new], [])
+    # The line that calls may be edited, and one more in the same function is new.
+    assert baseline.compare([called(5, "step")]).new == []
+    assert baseline.compare([known, called(5, "step")]).new == [called(5, "step")]
+    assert "called from train.py in step: print(" in str(baseline.compare([]).vanished[0])
+    # A report is a baseline too; one that knows nothing of callers knows the wait whoever calls.
+    document = Report.of([known], tier=0).json()
+    for has_caller in (True, False):
+        if not has_caller:
+            del document["findings"][0]["caller"]
+        file.write_text(json.dumps(document))
+        difference = Baseline.read(file, tmp_path).compare([known, new])
+        assert difference.new == ([new] if has_caller else [])
+        assert difference.vanished == []
+
+
+def test_files_of_the_standard_library_are_the_same_on_each_machine(tmp_path: Path) -> None:
+    places = ["/usr/lib/python3.12/logging/__init__.py", logging.__file__]
+    here, there = (found(place, 3) for place in places)
+    baseline = Baseline.of([here], tmp_path)
+    assert baseline.sites[0].file == "stdlib/logging/__init__.py"
+    assert baseline.compare([there]).new == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no JSON: Expecting value"),
+        ("[]", 'expected a JSON object with a "version" and a list of "findings", but got []'),
+        ('{"version": 1}', 'a list of "findings", but there is no such list'),
+        ('{"version": 1, "findings": [1]}', "file, function, api and source, but got 1"),
+        (
+            '{"version": 1, "findings": [{"file": "a", "function": "b", "api": "c", "source": "d",'
+            ' "caller": {"file": "e"}}]}',
+            "file, function, api and source, but got {'file': 'a', ",
+        ),
+    ],
+)
+def test_what_is_no_baseline(text: str, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "syncs.json"
     file.write_text(text)
-    with pytest.raises(DetectorError, match=r"syncs\.json is no baseline"):
+    with pytest.raises(DetectorError, match=r"syncs\.json is no baseline") as raised:
+        Baseline.read(file, tmp_path)
+    assert problem in str(raised.value)
+    assert "Error:" not in str(raised.value)
+    file.write_text('{"version": 9, "sites": []}')
+    with pytest.raises(DetectorError, match=r"syncs\.json has version 9, but .* reads version 1"):
         Baseline.read(file, tmp_path)
     with pytest.raises(DetectorError, match=r"no baseline .*: run once with --baseline-update"):
         Baseline.read(tmp_path / "none.json", tmp_path)

@@ -36,9 +36,18 @@ def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:
     assert syncs("--baseline", "b.json", "--baseline-update", path) == 0
     assert syncs("--baseline", "b.json", path) == 0
     shown = capsys.readouterr()
-    assert "1 known site of the baseline left out" in shown.err
+    assert (
+        "the host waits at no new line, 4 known waits at 1 line of the baseline left out"
+    ) in shown.out
+    assert "never waits" not in shown.out
     script(TRAIN.replace("    optimizer.step()", "    optimizer.step()\n    wait()"))
-    assert syncs("--baseline", "b.json", path) == 1
+    assert syncs("--baseline", "b.json", "--json", "a.json", "--sarif", "a.sarif", path) == 1
+    document = json.loads(Path("a.json").read_text())
+    assert (document["count"], document["known_count"]) == (4, 4)
+    marks = {each["line"]: each["known"] for each in document["findings"]}
+    (run,) = json.loads(Path("a.sarif").read_text())["runs"]
+    assert marks == {12: False, 16: True}
+    assert [each["baselineState"] for each in run["results"]] == ["new", "unchanged"]
     shown = capsys.readouterr().out
     assert "train.py:12 in train_step" in shown
     assert "# guilty" not in shown

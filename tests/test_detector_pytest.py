@@ -224,6 +224,38 @@ def test_the_ratchet(session, pytester: pytest.Pytester, processes: int) -> None
     assert file.read_text() == before
 
 
+def test_the_ratchet_knows_who_called_a_package(session, pytester: pytest.Pytester) -> None:
+    package = pytester.mkdir("site-packages")
+    (package / "counting_of_test.py").write_text(
+        "from detector_stub import wait\n\ndef update():\n    wait()\n"
+    )
+    test = """
+import sys, pytest
+sys.path.insert(0, "site-packages")
+from counting_of_test import update
+
+@pytest.mark.no_sync
+def test_known():
+    update()
+"""
+    options = ["--sync-baseline", "syncs.json"]
+    session(test, *options, "--sync-baseline-update").assert_outcomes(passed=1)
+    (written,) = json.loads((pytester.path / "syncs.json").read_text())["findings"]
+    assert written["file"] == "site-packages/counting_of_test.py"
+    assert written["caller"]["function"] == "test_known"
+    more = session(test + test[test.index("@") :].replace("known", "new"), *options)
+    more.assert_outcomes(passed=1, failed=1)
+    more.stdout.fnmatch_lines(["FAILED test_it.py::test_new*"])
+    more.stdout.no_fnmatch_line("*vanished*")
+    # A baseline without callers knows the wait whoever calls.
+    del written["caller"]
+    old = {"version": 1, "findings": [written]}
+    (pytester.path / "syncs.json").write_text(json.dumps(old))
+    known = session(test, *options)
+    known.assert_outcomes(passed=1)
+    known.stdout.no_fnmatch_line("*vanished*")
+
+
 def test_a_baseline_that_is_missing_or_none(session, pytester: pytest.Pytester) -> None:
     missing = session(WAITS, "--sync-baseline", "none.json")
     missing.stderr.fnmatch_lines(

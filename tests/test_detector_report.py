@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import linecache
+import logging
 import re
 import subprocess
 import sys
@@ -80,6 +81,7 @@ def test_forward_lines_are_apart(train: str) -> None:
 def test_json_is_as_documented(report: Report, train: str) -> None:
     document = json.loads(json.dumps(report.json(), allow_nan=False))
     assert (document["version"], document["tier"], document["count"]) == (1, 0, 4)
+    assert document["known_count"] == 0
     assert document["allowed"] == {"meant": 3}
     assert document["findings"][0] == {
         "file": train,
@@ -100,6 +102,8 @@ def test_json_is_as_documented(report: Report, train: str) -> None:
         "one_time": False,
         "ranks": [],
         "proof": "",
+        "known": None,
+        "caller": None,
         "stack": [
             {"file": train, "line": 5, "function": "step"},
             {"file": train, "line": 9, "function": "main"},
@@ -109,9 +113,30 @@ def test_json_is_as_documented(report: Report, train: str) -> None:
 
 
 def test_json_there_and_back(report: Report) -> None:
-    again = report_from_json(json.dumps(report.json()))
-    assert again.json() == report.json()
-    assert str(again) == str(report)
+    for each in (report, report.compared(report.findings[:1])):
+        again = report_from_json(json.dumps(each.json()))
+        assert again.json() == each.json()
+        assert str(again) == str(each)
+
+
+def test_json_and_text_tell_what_a_baseline_knows(report: Report) -> None:
+    """What may wait is in no baseline: it is neither known nor new."""
+    compared = report.compared([each for each in report.findings if each.line == 5])
+    document = compared.json()
+    assert (document["count"], document["known_count"], report.count) == (2, 2, 4)
+    marks = {each["line"]: each["known"] for each in document["findings"]}
+    assert marks == {5: True, 4: False, 1: None}
+    text = str(compared)
+    assert text.startswith(
+        "the host waits 2 times at 1 line, 2 known waits at 1 line of the baseline left out, "
+    )
+    assert "train.py:5 in step" not in text
+    all_known = str(report.compared(report.findings))
+    assert all_known.startswith("the host waits at no new line, 4 known waits at 2 lines of the ")
+    console = Console(width=300, file=io.StringIO())
+    console.print(compared.table())
+    assert "train.py:5 in" not in console.file.getvalue()
+    assert "train.py:4 in" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "tier": 0, "findings": [{}]}'])
@@ -179,6 +204,42 @@ def test_a_line_of_a_package_names_its_caller(train: str, tmp_path: Path) -> Non
     text = str(make_report(make_event(train, stack=stack)))
     assert f"{package}:1 in update" in text
     assert f"called from {train}:5 in step: return loss.item()" in text
+
+
+@pytest.mark.parametrize(
+    "place", ["/a/lib/python3.12/logging/__init__.py", logging.__file__, "/b/site-packages/x.py"]
+)
+def test_lines_of_the_program_that_call_one_line_are_apart(train: str, place: str) -> None:
+    inside = Frame(place, 377, "LogRecord.getMessage")
+    frames = [Frame(train, 4, "step"), Frame(train, 5, "step")]
+    found = make_report(
+        *[make_event(train, stack=(inside, inside, frame)) for frame in [*frames, frames[1]]]
+    )
+    assert [each.count for each in found.findings] == [2, 1]
+    assert f"called from {train}:5 in step: return loss.item()" in str(found)
+    callers = [each["caller"] for each in found.json()["findings"]]
+    assert callers[1] == {
+        "file": train,
+        "line": 4,
+        "function": "step",
+        "source": 'print(f"loss {loss.item():.3f}")',
+    }
+    results = found.sarif(Path(train).parent)["runs"][0]["results"]
+    assert len({each["partialFingerprints"]["syncfreeSite/v1"] for each in results}) == 2
+    related = [each["relatedLocations"][0]["physicalLocation"] for each in results]
+    assert [each["artifactLocation"]["uri"] for each in related] == ["train.py", "train.py"]
+    assert [each["region"]["startLine"] for each in related] == [5, 4]
+
+
+def test_advice_for_the_standard_library_is_for_the_line_that_called(train: str) -> None:
+    inside = Frame(logging.__file__, 1, "LogRecord.getMessage")
+    (logged,) = make_report(
+        make_event(train, api="Tensor.__float__", stack=(inside, Frame(train, 4, "step")))
+    ).findings
+    (plain,) = make_report(make_event(train, api="Tensor.__float__")).findings
+    assert logged.suggestion == plain.suggestion
+    (unknown,) = make_report(make_event(train, api="Tensor.__float__", stack=(inside,))).findings
+    assert unknown.suggestion != plain.suggestion
 
 
 def test_table(report: Report) -> None:

@@ -46,6 +46,7 @@ SARIF = {
         "stacks": ["stack"],
         "partialFingerprints": {"": str},
         "occurrenceCount": int,
+        "baselineState": ("new", "unchanged", "updated", "absent"),
         "properties": dict,
     },
     "stack": {"message": "message", "frames*": ["frame"]},
@@ -113,6 +114,17 @@ def test_sarif_of_nothing_and_of_odd_files(tmp_path: Path) -> None:
         for result in log["runs"][0]["results"]
     }
     assert uris == {"%3Cstdin%3E", (tmp_path / "a b%.py").as_uri()}
+
+
+def test_sarif_tells_what_a_baseline_knows(report: Report) -> None:
+    def states(report: Report) -> list[str | None]:
+        log = report.sarif()
+        check(log, "log", "log")
+        return [each.get("baselineState") for each in log["runs"][0]["results"]]
+
+    assert states(report) == [None, None, None]
+    first = report.findings[0]
+    assert states(report.compared([first])) == ["new", "unchanged", None]
 
 
 @pytest.mark.parametrize("failed", [False, True])

@@ -21,7 +21,12 @@ pytestmark = [
     pytest.mark.skipif(
         torch.cuda.is_available(), reason="tier 0 stands in for a GPU, and here is a real one"
     ),
-    pytest.mark.filterwarnings("ignore:Sparse invariant checks", "ignore:.*torch.jit.script"),
+    pytest.mark.filterwarnings(
+        "ignore:Sparse invariant checks",
+        "ignore:Sparse CSR tensor support",
+        "ignore:The PyTorch API of nested tensors",
+        "ignore:.*torch.jit.script",
+    ),
 ]
 
 CASES = str(Path(tier0_cases.__file__))

@@ -229,6 +229,13 @@ def linear_algebra() -> None:
     torch.linalg.cholesky_ex(a)
     torch.linalg.qr(a)
     torch.linalg.norm(a)
+    torch.linalg.pinv(a)  # sync: aten::linalg_pinv
+    torch.pinverse(a)  # sync: aten::linalg_pinv
+    torch.linalg.pinv(a, hermitian=True)  # sync: aten::linalg_pinv
+    torch.linalg.pinv(a[:0])
+    torch.matrix_exp(a)  # sync: aten::linalg_matrix_exp
+    torch.matrix_exp(a[:1, :1])
+    torch.matrix_exp(a.expand(0, 3, 3))
     a @ a
 
 
@@ -251,6 +258,27 @@ def sparse() -> None:
     torch.sparse.mm(s, d)
     indices = torch.zeros(1, 2, dtype=torch.long, device=DEVICE)
     torch.sparse_coo_tensor(indices, numbers(2), (3,)).coalesce()  # sync: aten::_coalesce
+    torch.sparse_coo_tensor(indices, numbers(2))  # sync: torch.sparse_coo_tensor
+    torch.sparse_coo_tensor(indices, numbers(2), size=(3,))
+    torch.sparse_coo_tensor(indices[:, :0], numbers(2)[:0])
+    torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], device=DEVICE)  # sync: torch.sparse_coo_tensor
+    torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], device=0)  # sync: torch.sparse_coo_tensor
+    torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0])
+    torch.sparse_coo_tensor((2, 3), device=DEVICE)
+    rows = torch.arange(3, device=DEVICE)
+    torch.sparse_csr_tensor(rows, rows[:2], numbers(2))  # sync: torch.sparse_csr_tensor
+    torch.sparse_csr_tensor(rows, rows[:2], numbers(2), (2, 3))
+
+
+def padded_sequences() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1).eval()
+    encoder.to(DEVICE)  # conditional: Tensor.to
+    x = torch.zeros(2, 3, 4, device=DEVICE)
+    padding = torch.arange(3, device=DEVICE).expand(2, 3) > 1
+    with torch.no_grad():
+        encoder(x)
+        encoder(x, src_key_padding_mask=padding)  # sync: aten::_nested_tensor_from_mask_left_aligned  # sync: aten::_nested_tensor_from_mask
 
 
 def network() -> None:
@@ -355,6 +383,7 @@ PROGRAMS = (
     linear_algebra,
     sampling,
     sparse,
+    padded_sequences,
     network,
     gradients_across_devices,
     mixed_precision,

@@ -2,22 +2,27 @@
 
 A site is known by its file, function and api, not by its line number, so that edits above it change
 nothing. Several sites of one function and api are told apart by their text; where that was edited,
-their number decides.
+their number decides. The same goes for the program's line behind a wait inside of a package or of
+the standard library, which is a part of the site.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from syncfree.detector.findings import Finding, Line, Verdict, line_of
+from syncfree.detector.places import installed_name
 from syncfree.detector.report import VERSION, check_version
 from syncfree.errors import DetectorError
 
-Key = tuple[str, str, str]
+Key = tuple[str, ...]
+_CALLER = ("file", "function", "source")
+_DOCUMENT = 'a JSON object with a "version" and a list of "findings"'
+_FINDING = "findings with the texts file, function, api and source"
 
 
 @dataclass(frozen=True, order=True)
@@ -25,10 +30,14 @@ class KnownSite:
     """A wait that is accepted for now.
 
     Args:
-        file: Relative to the root of the project; for installed packages from `site-packages` on.
+        file: Relative to the root of the project; of packages from `site-packages` on, of the
+            standard library from `stdlib` on.
         function: Qualified name.
         api: What waited.
         source: Text of the line.
+        caller: File, function and text of the program's line behind a wait inside of a package or
+            of the standard library; empty for other waits. A site of such a wait without it knows
+            the wait whoever calls.
         tests: Names of the tests that reach it; empty outside of pytest.
     """
 
@@ -36,15 +45,24 @@ class KnownSite:
     function: str
     api: str
     source: str
+    caller: tuple[str, ...] = ()
     tests: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def key(self) -> Key:
-        """What stays the same when the line is edited."""
-        return self.file, self.function, self.api
+        """What stays the same when the line, or the one that called, is edited."""
+        return self.file, self.function, self.api, *self.caller[:2]
+
+    def without_caller(self) -> KnownSite:
+        """As a baseline has it that does not know who calls."""
+        return replace(self, caller=())
 
     def __str__(self) -> str:
-        return f"{self.file} in {self.function}: {self.source or self.api}"
+        text = f"{self.file} in {self.function}: {self.source or self.api}"
+        if not self.caller:
+            return text
+        file, function, source = self.caller
+        return f"{text}, called from {file} in {function}: {source}"
 
 
 @dataclass
@@ -93,19 +111,24 @@ class Baseline:
         """
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
-            check_version(document["version"])
-            sites = [_site_from_json(each, root) for each in _known_lines(document)]
         except FileNotFoundError:
             raise DetectorError(
                 f"there is no baseline {file}: run once with {written_by} to write it"
             ) from None
         except OSError as error:
             raise DetectorError(f"cannot read the baseline {file}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DetectorError(
-                f"{file} is no baseline of the sync detector: {type(error).__name__}: {error}"
-            ) from None
-        return cls(sites, root)
+        except ValueError as error:
+            raise _no_baseline(file, f"no JSON: {error}") from None
+        if isinstance(document, dict) and "version" in document:
+            check_version(document["version"], str(file))
+        else:
+            raise _no_baseline(file, f"expected {_DOCUMENT}, but got {document!r:.80}")
+        if not isinstance(document.get("findings"), list):
+            raise _no_baseline(file, f"expected {_DOCUMENT}, but there is no such list")
+        for each in document["findings"]:
+            if not _is_site(each):
+                raise _no_baseline(file, f"expected {_FINDING}, but got {each!r:.80}")
+        return cls((_site_from_json(each, root) for each in _known_lines(document)), root)
 
     def write(self, file: Path) -> None:
         """Writes the file, sorted, so that a change of it is easy to review.
@@ -115,6 +138,7 @@ class Baseline:
         """
         findings = [
             {"file": each.file, "function": each.function, "api": each.api, "source": each.source}
+            | ({"caller": dict(zip(_CALLER, each.caller, strict=True))} if each.caller else {})
             | ({"tests": sorted(each.tests)} if each.tests else {})
             for each in self.sites
         ]
@@ -128,14 +152,20 @@ class Baseline:
         """Which findings are known and which are new, and which known sites did not show."""
         known: list[Finding] = []
         unseen = list(self.sites)
+        of_any_caller = {each for each in self.sites if not each.caller}
+        seen: set[KnownSite] = set()
         rest: list[list[Finding]] = []
         for same in _by_line(findings):
             here = site(same[0], self.root)
             if here in unseen:
                 unseen.remove(here)
                 known += same
+            elif here.caller and here.without_caller() in of_any_caller:
+                seen.add(here.without_caller())
+                known += same
             else:
                 rest.append(same)
+        unseen = [each for each in unseen if each not in seen]
         new: list[Finding] = []
         for same in rest:
             key = site(same[0], self.root).key
@@ -150,25 +180,30 @@ def _by_line(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
     """Those that count, line by line: which forward lines are known differs from run to run."""
     lines: dict[Line, list[Finding]] = {}
     for each in findings:
-        if each.counts:
+        if each.waits:
             lines.setdefault(line_of(each.event), []).append(each)
     return lines.values()
 
 
 def site(finding: Finding, root: Path, tests: tuple[str, ...] = ()) -> KnownSite:
     """How a baseline names the place of a finding."""
+    caller = finding.event.caller
     return KnownSite(
-        portable(finding.file, root), finding.function, finding.event.api, finding.source, tests
+        portable(finding.file, root),
+        finding.function,
+        finding.event.api,
+        finding.source,
+        () if caller is None else (portable(caller.file, root), caller.function, caller.source),
+        tests,
     )
 
 
 def portable(file: str, root: Path) -> str:
     """A file's name that is the same on another machine."""
+    installed = installed_name(file)
+    if installed:
+        return installed
     path = Path(file)
-    parts = path.parts
-    if "site-packages" in parts:
-        last = len(parts) - 1 - parts[::-1].index("site-packages")
-        return Path(*parts[last:]).as_posix()
     if path.is_absolute() and path.is_relative_to(root.resolve()):
         return path.relative_to(root.resolve()).as_posix()
     return file
@@ -179,16 +214,42 @@ def _known_lines(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     lines: dict[Any, Mapping[str, Any]] = {}
     for number, each in enumerate(document["findings"]):
         if each.get("verdict") != Verdict.CONDITIONAL.value:
-            key = (each["file"], each["line"], each["api"]) if "line" in each else number
-            lines.setdefault(key, each)
+            lines.setdefault(_line_in(each) if "line" in each else number, each)
     return lines.values()
 
 
+def _line_in(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What all findings of a report have in common that are of one line."""
+    return values["file"], values["line"], values["api"], str(_caller_in(values))
+
+
+def _caller_in(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return values.get("caller") or {}
+
+
+def _is_site(values: Any) -> bool:
+    if not isinstance(values, dict) or not isinstance(_caller_in(values), dict):
+        return False
+    texts = [values.get(name) for name in ("file", "function", "api", "source")]
+    caller = _caller_in(values)
+    texts += [caller.get(name) for name in _CALLER if caller]
+    well_typed = isinstance(values.get("line", 0), int) and isinstance(
+        values.get("tests", []), list
+    )
+    return well_typed and all(isinstance(text, str) for text in texts)
+
+
+def _no_baseline(file: Path, problem: str) -> DetectorError:
+    return DetectorError(f"{file} is no baseline of the sync detector: {problem}")
+
+
 def _site_from_json(values: Mapping[str, Any], root: Path) -> KnownSite:
+    caller = _caller_in(values)
     return KnownSite(
         portable(values["file"], root),
         values["function"],
         values["api"],
         values["source"],
+        (portable(caller["file"], root), caller["function"], caller["source"]) if caller else (),
         tuple(values.get("tests", ())),
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from syncfree.detector.places import in_standard_library, installed_name
 from syncfree.detector.suggestions import suggest
 
 
@@ -81,10 +82,19 @@ class Event:
     one_time: bool = False
     outlasted_gpu: bool | None = None
 
+    @property
+    def caller(self) -> Frame | None:
+        """For a wait inside of a package or the standard library, the program's line behind it."""
+        if not installed_name(self.stack[0].file):
+            return None
+        return next((each for each in self.stack if not installed_name(each.file)), None)
+
 
 @dataclass
 class Finding:
     """All events of one line, api and verdict, and of one forward line in a backward pass.
+
+    Those inside of a package or the standard library are of one calling line of the program, too.
 
     Args:
         event: The first of them.
@@ -93,6 +103,7 @@ class Finding:
         suggestion: What to write instead.
         ranks: Processes of a distributed run that saw it; empty for a single process.
         proof: ``"proven"`` or ``"not proven"`` behind a spinning kernel; empty if nobody tried.
+        known: Whether the baseline that it was compared with knows it; ``None`` without one.
     """
 
     event: Event
@@ -101,6 +112,7 @@ class Finding:
     suggestion: str
     ranks: tuple[int, ...] = ()
     proof: str = ""
+    known: bool | None = None
 
     @property
     def frame(self) -> Frame:
@@ -128,18 +140,23 @@ class Finding:
         return self.frame.source
 
     @property
-    def counts(self) -> bool:
-        """Whether it counts against a limit, and makes the command exit with 1."""
+    def waits(self) -> bool:
+        """Whether the host waited, as far as is known."""
         return self.event.verdict is not Verdict.CONDITIONAL
 
+    @property
+    def counts(self) -> bool:
+        """Whether it counts against a limit, and makes the command exit with 1."""
+        return self.waits and not self.known
 
-Line = tuple[Frame, str, Verdict]
+
+Line = tuple[Frame, "Frame | None", str, Verdict]
 Site = tuple[Line, "Frame | None"]
 
 
 def line_of(event: Event) -> Line:
     """What all findings of one line have in common, whatever forward lines they are for."""
-    return event.stack[0], event.api, event.verdict
+    return event.stack[0], event.caller, event.api, event.verdict
 
 
 def site_of(event: Event) -> Site:
@@ -198,7 +215,7 @@ class Recorder:
         for each in found:
             each.suggestion = suggest(
                 api=each.event.api,
-                source=each.source,
+                source=_advised_line(each).source,
                 file=each.file,
                 op_stack=each.event.op_stack,
                 direction=each.event.direction,
@@ -212,8 +229,21 @@ class Recorder:
             return sum(each.count for each in self._findings.values() if each.counts)
 
 
+def _advised_line(finding: Finding) -> Frame:
+    """The line that says what the value is for; nobody can change those of the standard library."""
+    if finding.event.caller is None or not in_standard_library(finding.file):
+        return finding.frame
+    return finding.event.caller
+
+
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
-    """Sorted by time lost, then by count; what may not be a wait at all stands last."""
+    """Sorted by time lost, then by count; what is known, and what may not be a wait, stand last."""
     return sorted(
-        findings, key=lambda each: (not each.counts, -(each.blocked_us or 0.0), -each.count)
+        findings,
+        key=lambda each: (
+            not each.counts,
+            not each.waits,
+            -(each.blocked_us or 0.0),
+            -each.count,
+        ),
     )

@@ -195,7 +195,7 @@ class Ratchet:
         self._root = root
         self._update = update
         self._known: Baseline | None = None
-        self._sites: dict[tuple[str, int, str], KnownSite] = {}
+        self._sites: dict[tuple[Any, ...], KnownSite] = {}
         self._tests: set[str] = set()
 
     def check(self) -> None:
@@ -228,6 +228,8 @@ class Ratchet:
                         "function": here.function,
                         "api": here.api,
                         "source": here.source,
+                        "caller": here.caller,
+                        "caller_line": each.event.caller.line if each.event.caller else 0,
                     }
                 )
         if self._update:
@@ -257,9 +259,9 @@ class Ratchet:
         test = report.nodeid.partition("[")[0]
         self._tests.add(test)
         for each in found:
-            key = each["file"], each["line"], each["api"]
+            key = tuple(each[name] for name in ("file", "line", "api", "caller", "caller_line"))
             before = self._sites[key].tests if key in self._sites else ()
-            values = {name: value for name, value in each.items() if name != "line"}
+            values = {name: value for name, value in each.items() if "line" not in name}
             tests = tuple(sorted({*before, test}))
             self._sites[key] = KnownSite(**values, tests=tests)
 
@@ -303,6 +305,8 @@ def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]
         ]
         if same:
             rest.remove(same[0])
+        elif any(other.without_caller() == each for other in seen):
+            continue  # known whoever calls
         else:
             missing.append(each)
     return missing

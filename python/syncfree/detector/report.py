@@ -75,10 +75,20 @@ class Report:
 
     @property
     def count(self) -> int:
-        """How many waits count against a limit: all but the conditional ones."""
+        """How many waits count against a limit: all but the conditional and the known ones."""
         if self._fixed is None:
             return self._recorder.counted()
         return sum(each.count for each in self._fixed if each.counts)
+
+    @property
+    def known_count(self) -> int:
+        """How many waits the baseline knows that the report was compared with."""
+        return sum(each.count for each in self.findings if each.known)
+
+    @property
+    def unknown(self) -> list[Finding]:
+        """The findings that no baseline knows: what texts and tables show."""
+        return [each for each in self.findings if not each.known]
 
     def record(self, event: Event) -> None:
         """Adds an event that counts."""
@@ -95,9 +105,23 @@ class Report:
     def without(self, known: Iterable[Finding]) -> Report:
         """The same report without some of its findings."""
         sites = {site_of(each.event) for each in known}
-        rest = [each for each in self.findings if site_of(each.event) not in sites]
+        return self._with(each for each in self.findings if site_of(each.event) not in sites)
+
+    def compared(self, known: Iterable[Finding]) -> Report:
+        """The same report with the mark of a baseline on each wait: known, or new.
+
+        Args:
+            known: Those that the baseline knows.
+        """
+        sites = {site_of(each.event) for each in known}
+        return self._with(
+            replace(each, known=site_of(each.event) in sites) if each.waits else each
+            for each in self.findings
+        )
+
+    def _with(self, findings: Iterable[Finding]) -> Report:
         return Report.of(
-            rest,
+            findings,
             tier=self.tier,
             note=self.note,
             seconds=self.seconds,
@@ -120,6 +144,7 @@ class Report:
             "note": self.note,
             "seconds": self.seconds,
             "count": self.count,
+            "known_count": self.known_count,
             "allowed": dict(self.allowed),
             "lost": self.lost,
             "failed": self.failed,
@@ -179,6 +204,8 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
         "one_time": event.one_time,
         "ranks": list(finding.ranks),
         "proof": finding.proof,
+        "known": finding.known,
+        "caller": None if event.caller is None else _caller_as_json(event.caller),
         "stack": [_frame_as_json(frame) for frame in event.stack],
         "suggestion": finding.suggestion,
     }
@@ -186,6 +213,10 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
 
 def _frame_as_json(frame: Frame) -> dict[str, Any]:
     return {"file": frame.file, "line": frame.line, "function": frame.function}
+
+
+def _caller_as_json(frame: Frame) -> dict[str, Any]:
+    return {**_frame_as_json(frame), "source": frame.source}
 
 
 def report_from_json(document: Mapping[str, Any] | str) -> Report:
@@ -212,15 +243,19 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
         ) from None
 
 
-def check_version(version: Any) -> None:
+def check_version(version: Any, document: str = "the document") -> None:
     """Refuses documents of later versions.
+
+    Args:
+        version: What the document says.
+        document: How the error calls it.
 
     Raises:
         DetectorError: The version is not ours.
     """
     if version != VERSION:
         raise DetectorError(
-            f"the document has version {version!r}, but this syncfree reads version {VERSION}"
+            f"{document} has version {version!r}, but this syncfree reads version {VERSION}"
         )
 
 
@@ -246,6 +281,7 @@ def _finding_from_json(values: Mapping[str, Any]) -> Finding:
         values["suggestion"],
         tuple(values.get("ranks", ())),
         values.get("proof", ""),
+        values.get("known"),
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncfree._version import __version__
 from syncfree.detector.findings import FORWARD_NOT_KEPT, Finding, Frame, Verdict
+from syncfree.detector.places import installed_name
 from syncfree.detector.text import cost
 
 if TYPE_CHECKING:
@@ -86,18 +88,23 @@ def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[st
             "operators": list(event.op_stack),
         },
     }
-    forward = _forward(finding)
-    if forward is not None:
+    if finding.known is not None:
+        result["baselineState"] = "unchanged" if finding.known else "new"
+    related = list(_related(finding))
+    if related:
         result["relatedLocations"] = [
-            {**_location(forward, root), "message": {"text": "the line of the forward pass"}}
+            {**_location(frame, root), "message": {"text": text}} for frame, text in related
         ]
     return result
 
 
-def _forward(finding: Finding) -> Frame | None:
-    """The line of the forward pass, if there is one and it is known."""
-    forward = finding.event.forward
-    return None if forward == FORWARD_NOT_KEPT else forward
+def _related(finding: Finding) -> Iterator[tuple[Frame, str]]:
+    """Other lines that belong to the wait, with what they are."""
+    caller, forward = finding.event.caller, finding.event.forward
+    if caller is not None:
+        yield caller, "the line of the program that called"
+    if forward is not None and forward != FORWARD_NOT_KEPT:
+        yield forward, "the line of the forward pass"
 
 
 def _location(frame: Frame, root: Path) -> dict[str, Any]:
@@ -122,8 +129,11 @@ def _artifact(file: str, root: Path) -> dict[str, str]:
 
 
 def _fingerprint(finding: Finding, root: Path) -> str:
-    place = _artifact(finding.file, root)["uri"]
+    place = installed_name(finding.file) or _artifact(finding.file, root)["uri"]
     parts = [place, finding.function, finding.event.api, finding.source]
+    caller = finding.event.caller
+    if caller is not None:
+        parts += [_artifact(caller.file, root)["uri"], caller.function, caller.source]
     forward = finding.event.forward
     if forward is not None:  # several forward lines may wait at one line that runs them backward
         parts += [forward.function, forward.source]

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 def as_table(report: Report) -> Table:
     """The guilty lines, the most costly first; the caption sums up."""
-    timed = any(each.blocked_us is not None for each in report.findings)
+    shown = report.unknown
+    timed = any(each.blocked_us is not None for each in shown)
     table = Table(
         box=box.SIMPLE_HEAD,
         header_style="bold",
         pad_edge=False,
-        show_header=bool(report.findings),
+        show_header=bool(shown),
         caption=Text(_caption(report), "none"),
         caption_justify="left",
     )
@@ -32,7 +33,7 @@ def as_table(report: Report) -> Table:
         table.add_column("of wall", justify="right", no_wrap=True)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("where the host waits, and what to write instead", overflow="fold")
-    for each in report.findings:
+    for each in shown:
         times = [_time(each), share(each, report) or "-"] if timed else []
         table.add_row(*times, str(each.count), _place(each))
     return table

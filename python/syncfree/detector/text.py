@@ -19,7 +19,7 @@ MEANT = (
 
 def as_text(report: Report) -> str:
     """A block of lines for each finding, the most costly first, and a summary."""
-    found = report.findings
+    found = report.unknown
     lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
     if len(found) > _SHOWN:
         lines.append(f"  ... and {plural(len(found) - _SHOWN, 'line')} more")
@@ -31,13 +31,19 @@ def as_text(report: Report) -> str:
 def summary(report: Report) -> str:
     """One sentence: how many waits at how many lines, what was allowed, which tier looked."""
     guilty = [each for each in report.findings if each.counts]
+    known = [each for each in report.findings if each.known]
     if guilty:
         text = f"the host waits {plural(report.count, 'time')} at {plural(len(guilty), 'line')}"
+    elif known:
+        text = "the host waits at no new line"
     else:
         text = "no wait was found" if report.failed else "the host never waits"
     if report.failed:
         text += " before the program failed: what it did not get to is not judged"
-    maybe = sum(each.count for each in report.findings if not each.counts)
+    if known:
+        waits = plural(report.known_count, "known wait")
+        text += f", {waits} at {plural(len(known), 'line')} of the baseline left out"
+    maybe = sum(each.count for each in report.findings if not each.waits)
     if maybe:
         text += f", {plural(maybe, 'call')} may wait (not counted)"
     for reason, count in report.allowed.items():
@@ -92,21 +98,12 @@ def cost(finding: Finding, report: Report) -> str:
     return ", ".join(parts)
 
 
-def caller(finding: Finding) -> str:
-    """For a line inside of an installed package, the innermost line outside of any."""
-    if "site-packages" not in finding.file:
-        return ""
-    for frame in finding.event.stack:
-        if "site-packages" not in frame.file:
-            return f"{frame} in {frame.function}: {frame.source}"
-    return ""
-
-
 def details(finding: Finding) -> list[str]:
     """The lines below the place of a finding: its source, the reason, and who is behind it."""
     lines = [each for each in (finding.source, finding.event.why) if each]
-    if caller(finding):
-        lines.append(f"called from {caller(finding)}")
+    caller = finding.event.caller
+    if caller is not None:
+        lines.append(f"called from {caller} in {caller.function}: {caller.source}")
     forward = finding.event.forward
     if forward == FORWARD_NOT_KEPT:
         lines.append("backward of a line that is no longer kept, or that ran before the region")

@@ -21,7 +21,7 @@ from syncfree.detector.tiers import BY_NAME
 from syncfree.errors import DetectorError, SyncfreeError
 
 if TYPE_CHECKING:
-    from syncfree.detector.baseline import Difference
+    from syncfree.detector.baseline import KnownSite
     from syncfree.detector.report import Report
     from syncfree.detector.tier3.proof import Prover
     from syncfree.detector.tiers import TierChoice
@@ -212,44 +212,36 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
 
 def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.cli.syncs.ranks import rank
+    from syncfree.detector.baseline import Baseline
 
     if rank() > 0:
         return CLEAN
+    vanished: list[KnownSite] = []
+    if options.update_baseline:
+        _update_baseline(report, options, notes)
+    elif options.baseline is not None:
+        difference = Baseline.read(options.baseline, Path.cwd()).compare(report.findings)
+        report, vanished = report.compared(difference.known), difference.vanished
     if options.json is not None:
         _write(options.json, report.json())
     if options.sarif is not None:
         _write(options.sarif, report.sarif())
-    shown, difference = report, None
-    if options.update_baseline and report.failed:
-        notes.print("the baseline was left as it is: the program did not get to all of its lines")
-    elif options.baseline is not None:
-        difference = _compared(report, options)
-        if difference is not None:
-            shown = report.without(difference.known)
     console = make_console()
-    console.print(shown.table() if console.is_terminal else str(shown))
-    if difference is not None:
-        _show_difference(difference, notes, report.failed)
-    return FINDINGS if shown.count and not options.update_baseline else CLEAN
+    console.print(report.table() if console.is_terminal else str(report))
+    # A program that failed did not get to all of its lines.
+    for each in () if report.failed else vanished:
+        notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
+    return FINDINGS if report.count and not options.update_baseline else CLEAN
 
 
-def _compared(report: Report, options: SyncsOptions) -> Difference | None:
+def _update_baseline(report: Report, options: SyncsOptions, notes: Console) -> None:
     from syncfree.detector.baseline import Baseline
 
     assert options.baseline is not None
-    root = Path.cwd()
-    if options.update_baseline:
-        Baseline.of(report.findings, root).write(options.baseline)
-        return None
-    return Baseline.read(options.baseline, root).compare(report.findings)
-
-
-def _show_difference(difference: Difference, notes: Console, failed: bool) -> None:
-    if difference.known:
-        notes.print(f"{plural(len(difference.known), 'known site')} of the baseline left out")
-    # A program that failed did not get to all of its lines.
-    for each in () if failed else difference.vanished:
-        notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
+    if report.failed:
+        notes.print("the baseline was left as it is: the program did not get to all of its lines")
+    else:
+        Baseline.of(report.findings, Path.cwd()).write(options.baseline)
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:

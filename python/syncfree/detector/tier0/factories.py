@@ -24,6 +24,15 @@ _LIKE = (
     "randn_like",
     "zeros_like",
 )
+# Where the size stands among the arguments; without one the host reads the largest index.
+_SPARSE = {
+    "sparse_coo_tensor": 2,
+    "sparse_compressed_tensor": 3,
+    "sparse_csr_tensor": 3,
+    "sparse_csc_tensor": 3,
+    "sparse_bsr_tensor": 3,
+    "sparse_bsc_tensor": 3,
+}
 _FROM_DATA = ("tensor", "as_tensor", "asarray")
 
 
@@ -33,7 +42,7 @@ def install(replace: Replacements) -> None:
     for function in _device_constructors():
         name = function.__name__
         if name not in _FROM_DATA and getattr(torch, name, None) is function:
-            replace.wrap(torch, name, _factory)
+            replace.wrap(torch, name, _sparse if name in _SPARSE else _factory)
     for owner, name in ((torch, "normal"), (torch.fft, "fftfreq"), (torch.fft, "rfftfreq")):
         replace.wrap(owner, name, _factory)
     for name in _FROM_DATA:
@@ -78,6 +87,28 @@ def _factory(old: Callable[..., Any]) -> Callable[..., Any]:
         if up or pinned:
             put(made, Place.DEVICE if up else Place.PINNED)
         return made
+
+    return make
+
+
+def _sparse(old: Callable[..., Any]) -> Callable[..., Any]:
+    make_as_factory = _factory(old)
+
+    @wraps(old)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        parts = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        device = kwargs.get("device")
+        if device is None:
+            device = _default_device()
+        up = is_cuda(device) or (device is None and any(map(on_device, parts)))
+        of_data = len(args) > 1 or "values" in kwargs
+        has_size = len(args) > _SPARSE[old.__name__] or kwargs.get("size") is not None
+        if up and of_data and not has_size and all(each.numel() for each in parts):
+            record(
+                f"torch.{old.__name__}",
+                "Without a size the host reads the largest indices to find it.",
+            )
+        return make_as_factory(*args, **kwargs)
 
     return make
 

@@ -19,6 +19,7 @@ Rule = Callable[[Sequence[Any], dict[str, Any]], bool]
 _SHAPE = "The shape of the result depends on values, so the host has to wait for their count."
 _VALUE = "The host needs the value itself, so it waits for the GPU and copies it."
 _CHECK = "The operation looks at values on the host to check them."
+_NORMS = "The host reads the norms of the matrices to choose how to compute."
 _INFO = "The host reads the solver's error code before it goes on."
 
 _MASKS = (torch.bool, torch.uint8)
@@ -66,6 +67,15 @@ def _sorts(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return not unique and tests.numel() >= 10 * elements.numel() ** 0.145
 
 
+def _has_elements(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return bool(_argument(args, kwargs, 0, "self").numel())
+
+
+def _has_matrices(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Of numbers, matrices of 1 x 1, torch takes the plain exponential."""
+    return _has_elements(args, kwargs) and _argument(args, kwargs, 0, "self").shape[-1] > 1
+
+
 def _deviations_given(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return isinstance(_argument(args, kwargs, 1, "std"), Tensor)
 
@@ -101,11 +111,15 @@ RULES: dict[str, tuple[str, Rule]] = {
     "aten::_to_sparse_csc": (_SHAPE, _always),
     "aten::_to_sparse_bsr": (_SHAPE, _always),
     "aten::_to_sparse_bsc": (_SHAPE, _always),
+    "aten::_nested_tensor_from_mask": (_SHAPE, _always),
+    "aten::_nested_tensor_from_mask_left_aligned": (_VALUE, _always),
     "aten::_linalg_check_errors": (_INFO, _always),
     "aten::_linalg_eigh": (_INFO, _always),
     "aten::_linalg_svd": (_INFO, _always),
     "aten::linalg_eig": (_INFO, _always),
     "aten::linalg_lstsq": (_INFO, _always),
+    "aten::linalg_pinv": (_INFO, _has_elements),
+    "aten::linalg_matrix_exp": (_NORMS, _has_matrices),
     "aten::cholesky": (_INFO, _always),
     "aten::cholesky_inverse": (_INFO, _always),
 }
