@@ -29,7 +29,7 @@ help:
 	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
 	@echo "make test      all tests on this machine's devices"
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
-	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races"
+	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races in shared memory"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make readme-figures  README's tables, and build/figures, from benchmarks/results"

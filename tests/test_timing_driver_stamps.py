@@ -23,6 +23,38 @@ def test_clock_stamps(fake: FakeDriver) -> None:
     assert clocks[5] == pytest.approx(1500, rel=1e-3)
 
 
+def test_a_stamp_under_way_meets_no_other(fake: FakeDriver) -> None:
+    """Whose owner is gone: the kernel that writes it is behind work still."""
+    fake.set_context(1)
+    fake.work(1000)
+    abandoned = _runtime.ClockStamp()
+    abandoned.record(fake.stream)
+    del abandoned
+    stamp = _runtime.ClockStamp()
+    stamp.record(0x66)
+    fake.let_pass(10)
+    assert stamp.ready()
+    fake.let_pass(2000)
+    assert stamp.ready()
+
+
+def test_stamps_of_a_timer_that_is_gone_meet_no_others(fake: FakeDriver) -> None:
+    earlier = fake.timer(stamp_every=1)
+    fake.work(5000)
+    run(earlier, fake, 100)
+    cancelled = earlier.region("cancelled").start()
+    cancelled.cancel()
+    del earlier, cancelled
+    fake.stream = 0x66
+    timer = fake.timer(stamp_every=1)
+    run(timer, fake, 100)
+    fake.let_pass(200)
+    fake.stream = 0x55
+    fake.let_pass(10_000)
+    assert timer.poll() == 1
+    assert samples_of(timer)[0].mhz is not None
+
+
 def test_no_clock_from_two_sms(fake: FakeDriver) -> None:
     timer = fake.timer(stamp_every=1)
     with timer.region("r"):

@@ -19,6 +19,7 @@ struct syncfree_probe {
 
   void drain() const {
     const runtime::cuda::Driver& driver = device.driver();
+    const runtime::cuda::DuringCaptures allowed(driver);  // of other streams, in other threads
     driver.check(driver.event_record(drained, stream), "cuEventRecord");
     driver.check(driver.event_synchronize(drained), "cuEventSynchronize");
   }

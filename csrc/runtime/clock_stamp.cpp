@@ -5,7 +5,7 @@
 namespace syncfree::runtime {
 
 ClockStamp::~ClockStamp() {
-  if (device_ != nullptr) device_->give_back(place_);
+  if (device_ != nullptr) device_->give_back(place_, serial_);
 }
 
 void ClockStamp::record(cuda::Stream stream) {

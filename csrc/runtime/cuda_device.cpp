@@ -62,6 +62,11 @@ void Device::give_back(Event event) {
 
 StampPlace Device::take_stamp() {
   const std::lock_guard lock(mutex_);
+  std::erase_if(late_stamps_, [this](const auto& late) {
+    const bool arrived = late.first.host->has_arrived(late.second);
+    if (arrived) stamps_.push_back(late.first);
+    return arrived;
+  });
   if (stamps_.empty()) {
     const DuringCaptures allowed(driver_);
     const InContext here(driver_, context_);
@@ -79,10 +84,13 @@ StampPlace Device::take_stamp() {
   return place;
 }
 
-void Device::give_back(StampPlace place) {
+void Device::give_back(StampPlace place, std::uint32_t under_way) {
   if (place.host == nullptr) return;
   const std::lock_guard lock(mutex_);
-  stamps_.push_back(place);
+  if (under_way == 0)
+    stamps_.push_back(place);
+  else
+    late_stamps_.emplace_back(place, under_way);
 }
 
 const DeviceCode& Device::code() {
@@ -94,8 +102,9 @@ const DeviceCode& Device::code() {
     // The driver loads a kernel at its first launch, which may wait for the GPU: let it be now.
     const StampPlace place = take_stamp();
     made->spin(idle_stream(), 0);
-    made->stamp(idle_stream(), place.device, next_serial());
-    give_back(place);
+    const std::uint32_t serial = next_serial();
+    made->stamp(idle_stream(), place.device, serial);
+    give_back(place, serial);
     code_ = std::move(made);
   }
   return *code_;

@@ -4,8 +4,10 @@
 // GPU. So nothing is given back to the driver; what a timer no longer needs serves the next one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda_driver.h"
@@ -38,9 +40,10 @@ class Device {
   Event new_event();
   void give_back(Event event);  // or null
 
-  // A kernel of the last owner may write to it once more, with that owner's serial.
   StampPlace take_stamp();
-  void give_back(StampPlace place);
+  // With the serial of a stamp that may be under way to it, which nobody else's must meet there;
+  // 0 if none is.
+  void give_back(StampPlace place, std::uint32_t under_way);
 
   // Compiled and loaded at the first use.
   const DeviceCode& code();
@@ -60,6 +63,7 @@ class Device {
   std::recursive_mutex mutex_;
   std::vector<Event> events_;
   std::vector<StampPlace> stamps_;
+  std::vector<std::pair<StampPlace, std::uint32_t>> late_stamps_;  // with what is under way to them
   std::unique_ptr<DeviceCode> code_;
   Stream idle_stream_ = nullptr;
   std::unique_ptr<EventBracket> bracket_;

@@ -76,9 +76,14 @@ void RegionTimer::release(RegionSlot& slot) {
     slot.next = std::exchange(free_host_slot_, &slot);
     return;
   }
-  for (cuda::StampPlace& place : slot.stamps)
-    slot.device->device->give_back(std::exchange(place, {}));
+  give_back_stamps(slot);
   slot.next = std::exchange(slot.device->free, &slot);
+}
+
+void RegionTimer::give_back_stamps(RegionSlot& slot) {
+  for (int i = 0; i < 2; ++i)
+    slot.device->device->give_back(std::exchange(slot.stamps[i], {}),
+                                   i < slot.stamps_sent ? slot.serials[i] : 0);
 }
 
 RegionSlot& RegionTimer::pop(DeviceRegions& device, StreamQueue& queue) {

@@ -53,7 +53,7 @@ RegionTimer::~RegionTimer() {
     for (RegionSlot& slot : device->slots) {
       device->device->give_back(slot.start);
       device->device->give_back(slot.end);
-      for (cuda::StampPlace place : slot.stamps) device->device->give_back(place);
+      give_back_stamps(slot);
     }
     for (StreamQueue& queue : device->queues) device->device->give_back(queue.anchor);
     device->device->give_back(device->clock);
@@ -165,6 +165,7 @@ RegionSlot* RegionTimer::open(RegionHistory& history, DeviceRegions* device, cud
   slot->probe = slot->device != nullptr && !captured &&
                 (opening < kFirstProbes || opening % kRegionsBetweenProbes == 0);
   slot->serials[0] = slot->serials[1] = 0;
+  slot->stamps_sent = 0;
   if (slot->device != nullptr && !captured && options_.stamp_every != 0 &&
       opening % options_.stamp_every == 1 % options_.stamp_every) {
     try {
@@ -183,7 +184,10 @@ void RegionTimer::record_start(RegionSlot& slot) {
     cuda::Device& device = *slot.device->device;
     const cuda::Driver& driver = device.driver();
     const cuda::Stream stream = stream_of(slot);
-    if (slot.serials[0] != 0) device.code().stamp(stream, slot.stamps[0].device, slot.serials[0]);
+    if (slot.serials[0] != 0) {
+      device.code().stamp(stream, slot.stamps[0].device, slot.serials[0]);
+      slot.stamps_sent = 1;
+    }
     driver.check(slot.sample.flags & RegionSample::kCaptured
                      ? driver.event_record_with_flags(slot.start, stream, cuda::kRecordExternal)
                      : driver.event_record(slot.start, stream),
@@ -209,7 +213,10 @@ void RegionTimer::record_end(RegionSlot& slot) {
                    ? driver.event_record_with_flags(slot.end, stream, cuda::kRecordExternal)
                    : driver.event_record(slot.end, stream),
                "cuEventRecord");
-  if (slot.serials[1] != 0) device.code().stamp(stream, slot.stamps[1].device, slot.serials[1]);
+  if (slot.serials[1] != 0) {
+    device.code().stamp(stream, slot.stamps[1].device, slot.serials[1]);
+    slot.stamps_sent = 2;
+  }
 }
 
 void RegionTimer::close(RegionSlot& slot) {

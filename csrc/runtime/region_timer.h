@@ -58,6 +58,7 @@ struct RegionSlot {
   cuda::Event end = nullptr;
   cuda::StampPlace stamps[2];
   std::uint32_t serials[2] = {0, 0};  // of the stamps; 0 without
+  int stamps_sent = 0;
   bool probe = false;                 // look at the end whether the GPU has begun
   bool is_open = false;
   RegionSlot* next = nullptr;   // free, or behind this one in its queue
@@ -179,6 +180,7 @@ class RegionTimer {
   bool drop_oldest(DeviceRegions& device);
   void leave_thread(RegionSlot& slot);
   void release(RegionSlot& slot);
+  static void give_back_stamps(RegionSlot& slot);
   RegionSlot& pop(DeviceRegions& device, StreamQueue& queue);
   bool knows_bracket(DeviceRegions& device);
   bool advance(DeviceRegions& device, StreamQueue& queue);

@@ -17,6 +17,7 @@ from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_z
 from syncfree._states import StatesInPlace, is_capturing, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+_call_impl = nn.Module._call_impl
 
 
 class SyncFreeMetric(StatesInPlace):
@@ -31,17 +32,27 @@ class SyncFreeMetric(StatesInPlace):
         _own_update: ClassVar[bool]
         _own_compute: ClassVar[bool]
         _all_own: ClassVar[bool]
+        _is_called_plainly: ClassVar[bool]
 
     # Whether update and compute are ours, with no subclass of the user's in between.
     _own_update = True
     _own_compute = True
     _all_own = True
 
+    # Whether no class in between calls modules in its own way.
+    _is_called_plainly = True
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._own_update = _is_own(cls, "update") and _is_own(cls, "_update_state")
         cls._own_compute = _is_own(cls, "compute") and _is_own(cls, "_final_state")
         cls._all_own = cls._own_update and cls._own_compute
+        behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
+        cls._is_called_plainly = (
+            all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
+            and cls._call_impl is nn.Module._call_impl
+            and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
+        )
         if cls.__module__.startswith("syncfree."):
             # Python's errors for missing and unknown arguments name the function that they did not
             # fit: it should be the one that was called.
@@ -70,7 +81,9 @@ class SyncFreeMetric(StatesInPlace):
         if (
             is_dynamo_compiling()
             or _is_tracing()
+            or not self._is_called_plainly
             or nn.Module.__call__ is not nn.Module._wrapped_call_impl  # as while torch.fx traces
+            or nn.Module._call_impl is not _call_impl
             or self._compiled_call_impl is not None
             or own["_forward_hooks"]
             or own["_forward_pre_hooks"]

@@ -31,8 +31,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     waits. Without ``dim`` the squared errors of all batches are pooled, which is not the mean of
     their ratios; `update`, `forward` and `compute` are one launch each. With ``dim`` each batch
     appends its sums of squared errors and its counts to lists, in two launches whatever the number
-    of batches before, and `compute` joins them in two more; the sums are float32, float64 if an
-    input is. ``dim=(1, 2, 3)`` gives the mean of the images' ratios.
+    of batches before, and `compute` joins them in two before its own; the sums are float32, float64
+    if an input is. ``dim=(1, 2, 3)`` gives the mean of the images' ratios.
 
     Args:
         data_range: See :func:`syncfree.functional.image.peak_signal_noise_ratio`.
