@@ -16,9 +16,11 @@ import torch
 import detector_stub
 import syncfree
 from syncfree.benchmarking import Comparison, Result
+from syncfree.benchmarking.api import measure
 from syncfree.benchmarking.backend import Work
 from syncfree.benchmarking.cpu import MOST_CALLS, CpuBackend
 from syncfree.benchmarking.devices import device_of
+from syncfree.benchmarking.engine import Plan
 from syncfree.benchmarking.torch_gpu import waits_of
 from syncfree.detector import tiers
 from syncfree.errors import BenchmarkError
@@ -174,6 +176,82 @@ def test_text_of_the_cpu(result: Result) -> None:
 def test_bad_arguments(options, message) -> None:
     with pytest.raises(ValueError, match=message):
         quick(int, **options)
+
+
+@pytest.mark.parametrize("what", ["bytes", "flops", "precision", "max_seconds", "gap"])
+def test_numbers_that_are_none(what: str) -> None:
+    options = {"mode": "burst"} if what == "gap" else {}
+    with pytest.raises(TypeError, match=f"{what} is a (number|share).* but got '1'"):
+        quick(int, **options, **{what: "1"})
+
+
+async def _later() -> None: ...
+
+
+def _pieces():
+    yield 1
+
+
+async def _later_pieces():
+    yield 1
+
+
+class _Later:
+    async def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "message"),
+    [
+        (_later, r"the coroutine function _later, .* pass `lambda: asyncio.run\(f\(\)\)`"),
+        (functools.partial(_later), "the coroutine function"),
+        (_Later(), "the coroutine function"),
+        (_pieces, r"the generator function _pieces, .* pass `lambda: list\(f\(\)\)`"),
+        (_later_pieces, "the asynchronous generator function _later_pieces"),
+        ({"whole": int, "pieces": _pieces}, "the generator function _pieces"),
+    ],
+)
+def test_calls_that_only_begin_are_refused(fn, message) -> None:
+    with pytest.raises(TypeError, match=message):
+        quick(fn)
+
+
+class _SlowClock:
+    """Time passes only where a function under test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.calls = 0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def call(self, seconds: float) -> None:
+        self.calls += 1
+        self.seconds += seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limit", "most"),
+    # The first call, one that is looked at, one that counts; or what the limit has room for.
+    [(0.5, 0.2, 3), (300.0, 10.0, 3), (1.0, 10.0, 1 + 15 + 1)],
+)
+def test_slow_calls_keep_to_the_limit(seconds: float, limit: float, most: int) -> None:
+    clock = _SlowClock()
+    backend = CpuBackend(clock)
+    work = Work(clock.call, (seconds,))
+    plan = Plan(max_seconds=limit)
+    found = measure({"slow": work}, plan, backend, torch.device("cpu"))["slow"]
+    assert clock.calls <= most
+    assert found.device_us == pytest.approx(seconds * 1e6)
+    assert len(found.samples_us) >= 1
+    assert clock.calls == 3 or found.stopped == "precision"
+    if clock.calls == 3:
+        assert found.stopped == "time limit"
+        assert f"the warm-up ended at its limit of {limit / 2:g} s" in found.notes[0]
 
 
 @pytest.mark.parametrize(

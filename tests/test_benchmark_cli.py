@@ -107,6 +107,8 @@ def test_chosen_suites(small) -> None:
         (["--device", "tpu"], "--device is auto, cpu or cuda, but got tpu"),
         (["--seconds", "0"], "--seconds is a time above 0, but got 0"),
         (["--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
+        (["--suite", "psnr", "--plot", "b.foo"], "no format of pictures is called 'foo'"),
+        (["idle-gap", "json:dumps", "--plot", "p.foo"], "no format of pictures is called 'foo'"),
         (["idle-gap", "step"], "step is neither script.py:function nor module:function"),
         (["idle-gap", "step.py:f"], "there is no script step.py"),
         (["idle-gap", "no_such_module:f"], "there is no module no_such_module"),
@@ -207,6 +209,15 @@ def test_idle_gap_of_the_projects_network(tmp_path: Path, monkeypatch) -> None:
     assert document["name"] == "call"
     assert [each["gap"] for each in document["points"]] == [0.0, 0.001]
     assert document["verdict"]["text"]
+
+
+def test_a_factory_that_makes_no_function(script, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "step_of_test.py:step"
+    assert main(["bench", "idle-gap", target, "--factory", "--device", "cpu"]) == 2
+    shown = capsys.readouterr().err
+    assert f"with --factory {target} returns the function" in " ".join(shown.split())
+    assert "returned int" in " ".join(shown.split())
+    assert "Traceback" not in shown
 
 
 def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture[str]) -> None:

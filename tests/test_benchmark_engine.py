@@ -43,8 +43,9 @@ class ScriptedProbe:
         self.pauses: list[float] = []
         self.count = 0
 
-    def prepare(self) -> None:
+    def prepare(self, limit: float) -> float:
         self._clock.seconds += 3.0  # compilation
+        return 0.0
 
     def why_not_gateable(self) -> str:
         return self._why_not

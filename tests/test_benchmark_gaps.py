@@ -258,6 +258,30 @@ def test_bad_arguments(options, message) -> None:
         idle_gap(int, device="cpu", **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gaps": 0.01}, r"gaps are numbers of seconds, as in \[0.01, 1\], but got 0.01"),
+        ({"gaps": "ab"}, "gaps are numbers of seconds, .* but got 'ab'"),
+        ({"gaps": [0.01, "1"]}, "a gap is a number of seconds of at least 0, but got '1'"),
+        ({"repeats": "3"}, "repeats is a count of at least 1, but got '3'"),
+        ({"repeats": 1.5}, "repeats is a count of at least 1, but got 1.5"),
+    ],
+)
+def test_arguments_of_wrong_types(options, message) -> None:
+    with pytest.raises(TypeError, match=message):
+        idle_gap(int, device="cpu", **options)
+
+
+def test_gaps_may_come_from_an_iterator() -> None:
+    found = idle_gap(int, gaps=iter([0.001]), repeats=1, device="cpu")  # type: ignore[arg-type]
+    assert [each.gap for each in found.points] == [0.0, 0.001]
+
+
 def test_no_function() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(TypeError, match=r"got the coroutine function .*later"):
+        idle_gap(later, device="cpu")
     with pytest.raises(TypeError, match="fn is a function, but got 7"):
         idle_gap(7, device="cpu")  # type: ignore[arg-type]

@@ -140,6 +140,38 @@ def test_a_host_that_is_too_slow_for_any_gate(gpu: SimulatedGpu) -> None:
     assert f"{LONGEST_GATE_US:.0f} us" in probe.why_not_gateable()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "limit", "most"),
+    # Two first calls, a look and a sample; or what the limit has room for, and what stands beside
+    # the samples: ten without a gate, two loops of four, and one for the memory.
+    [(0.5, 0.2, 4), (200.0, 10.0, 4), (1.0, 10.0, 1 + 15 + 10 + 8 + 1 + 2)],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_slow_calls_keep_to_the_limit(
+    gpu: SimulatedGpu, seconds: float, limit: float, most: int, waits: bool
+) -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(1)
+        gpu.kernel(seconds * 1e6)
+        if waits:
+            gpu.wait()
+
+    found = measured(gpu, call, Plan(max_seconds=limit))
+    assert len(calls) <= most
+    assert found.device_us == pytest.approx(seconds * 1e6, rel=0.01)
+    if most == 4:
+        assert found.stopped == "time limit"
+        assert "the time limit left none to try it" in found.not_gateable
+        assert "too long for the time limit" in found.no_loop
+        assert found.extra_bytes is None
+        assert f"the warm-up ended at its limit of {limit / 2:g} s" in str(found)
+    else:
+        assert found.gated is not waits
+        assert found.loop_us == pytest.approx(seconds * 1e6, rel=0.01)
+
+
 def test_a_gate_that_opened_early_is_the_samples_problem(gpu: SimulatedGpu) -> None:
     host = [10.0]
 

@@ -52,6 +52,25 @@ PAIRING = {  # references, tests: pairs, problems
 }
 
 
+def test_names_that_only_look_alike_are_explained(folders):
+    touch(folders.ref, "stra\u00dfe.png", "gre\u00e9/a.png", "b.png")
+    touch(folders.test, "stra\u00dfe.png", "gree\u0301/a.jpg", "\u00e9.png")
+    found = find_pairs(folders.ref, folders.test)
+    assert [pair.name for pair in found.pairs] == ["stra\u00dfe.png"]
+    reasons = {problem.files[0]: problem.reason for problem in found.problems}
+    assert len(reasons) == 4
+    here = reasons[str(folders.ref / "gre\u00e9/a.png")]
+    assert here == (
+        "no picture of this name in the test folder, but one in another normal form of Unicode, as "
+        r"NFD in place of NFC: 'gree\u0301/a', while this is 'gre\xe9/a'; rename one of them"
+    )
+    there = reasons[str(folders.test / "gree\u0301/a.jpg")]
+    assert there.startswith("no picture of this name in the reference folder, but one in another")
+    assert r"'gre\xe9/a', while this is 'gree\u0301/a'" in there
+    for lone in (folders.ref / "b.png", folders.test / "\u00e9.png"):
+        assert "Unicode" not in reasons[str(lone)]
+
+
 @pytest.mark.parametrize("case", PAIRING)
 def test_pairing(folders, case):
     references, tests, pairs, problems = PAIRING[case]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -75,6 +77,35 @@ def test_gradients_are_left_behind(device: str) -> None:
     assert value.item() == 4
 
 
+def test_truth_is_that_of_the_value(device: str) -> None:
+    shown = syncfree.deferred(torch.tensor(False, device=device))
+    wait_for(shown)
+    assert not shown
+    for tensor, true in ((torch.tensor(2), True), (torch.zeros(1), False), (torch.ones(1), True)):
+        shown.update(tensor.to(device))
+        wait_for(shown)
+        assert bool(shown) is true
+    shown.update(torch.ones(2, device=device))
+    wait_for(shown)
+    with pytest.raises(ValueError, match=r"shape \(2,\). Defer `tensor.any\(\)`"):
+        bool(shown)
+
+
+def test_what_asks_for_a_number_is_told_how() -> None:
+    shown = syncfree.deferred(torch.tensor(3))
+    with pytest.raises(TypeError, match=r"`int\(shown.value\(\)\)`, which waits"):
+        int(shown)
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+        for other in (3, 3.0, np.float32(3), torch.tensor(3)):
+            with pytest.raises(TypeError, match=r"Compare `float\(shown\)`"):
+                compare(shown, other)
+    assert shown != syncfree.deferred(torch.tensor(3))
+    assert shown in [shown]
+    assert shown in {shown}
+    assert shown is not None
+    assert shown not in (None, "3")
+
+
 def test_wrong_types() -> None:
     with pytest.raises(TypeError, match="takes a tensor, but got float"):
         syncfree.deferred(0.5)
@@ -105,7 +136,9 @@ def test_before_the_first_value() -> None:
     shown = syncfree.deferred(torch.ones((), device="cuda"))
     assert (f"{shown:.1f}", str(shown), shown.latest()) == ("nan", "not there yet", None)
     assert math.isnan(float(shown))
+    assert not shown
     assert shown.value().item() == 1
+    assert shown
 
 
 @pytest.mark.needs_cuda

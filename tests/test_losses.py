@@ -99,6 +99,52 @@ def test_l1_ssim_loss(
     )
 
 
+def nearly_equal(dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
+    """Images whose SSIM is nearer to 1 than bfloat16 has numbers."""
+    _, target = image_pair(SHAPE, torch.float32, device)
+    noise = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1)).to(device)
+    return (target + 0.004 * noise).to(dtype), target.to(dtype)
+
+
+@pytest.mark.parametrize("mask", ["none", "weights"])
+@pytest.mark.parametrize("dtype", FLOATING[2:], ids=str)
+def test_losses_of_halves_are_rounded_once(dtype: torch.dtype, mask: str, device: str) -> None:
+    preds, target = nearly_equal(dtype, device)
+    m = masks(device)[mask]
+    for weight in (1.0, 0.3):
+        want = truth(preds.double(), target.double(), m, weight)
+        assert 1e-5 < want < 4e-3
+        for other in (target, target.float()):  # as autocast mixes them
+            mixed = L1SSIMLoss(weight)(preds, other, m)
+            assert mixed.dtype == torch.float32
+            torch.testing.assert_close(mixed.double(), want, rtol=1e-4, atol=5e-7)
+    want = truth(preds.double(), target.double(), m, 1.0)
+    for module in (True, False):
+        value = SSIMLoss()(preds, target, m) if module else ssim_loss(preds, target, mask=m)
+        assert value.dtype == dtype
+        rounding = torch.finfo(dtype).eps / 2
+        torch.testing.assert_close(value.double(), want, rtol=1.1 * rounding, atol=5e-7)
+    valid = ssim_loss(preds, target, preset="wang")
+    wide = ssim_loss(preds.float(), target.float(), preset="wang")
+    assert torch.equal(valid, wide.to(dtype))
+
+
+@pytest.mark.parametrize("loss", [SSIMLoss(), L1SSIMLoss(0.7)], ids=str)
+@pytest.mark.parametrize("dtype", FLOATING[2:], ids=str)
+def test_losses_of_halves_compile_and_map(
+    loss: torch.nn.Module, dtype: torch.dtype, device: str
+) -> None:
+    torch._dynamo.reset()
+    images = nearly_equal(dtype, device)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(*images), loss(*images))
+    for g, w in zip(gradients(compiled, *images), gradients(loss, *images), strict=True):
+        assert torch.equal(g, w)
+    mapped = torch.func.vmap(loss)(*(each[:, None] for each in images))
+    each = torch.stack([loss(a[None], b[None]) for a, b in zip(*images, strict=True)])
+    torch.testing.assert_close(mapped, each)
+
+
 @pytest.mark.parametrize("normalize", ["relu", "simple"])
 @pytest.mark.parametrize("data_range", [1.0, (0.2, 0.8)], ids=str)
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)

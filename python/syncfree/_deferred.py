@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from numbers import Number
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ def deferred(tensor: Tensor) -> Deferred:
 
     The copy goes to pinned memory on the current stream, behind the work that makes the tensor.
     Formatting the result shows the newest value that has arrived, so a progress bar prints it
-    without making the host wait.
+    without making the host wait. ``float(shown)`` is that value too, NaN before the first, and
+    ``if shown:`` asks whether it is true, which nothing is before the first.
 
     Args:
         tensor: Of any shape and dtype. On the CPU its value is there at once.
@@ -105,6 +107,45 @@ class Deferred:
         if self._arrived is None and self._here is None:
             return math.nan
         return float(self._newest())
+
+    def __bool__(self) -> bool:
+        """Whether the newest value that has arrived is true; False before the first. Never waits.
+
+        Raises:
+            ValueError: It has several elements, or none.
+        """
+        self._collect()
+        if self._arrived is None and self._here is None:
+            return False
+        newest = self._newest()
+        if newest.numel() != 1:
+            raise ValueError(
+                f"Expected a tensor of one element for a truth value, but the newest has shape "
+                f"{tuple(newest.shape)}. Defer `tensor.any()` or `tensor.all()`."
+            )
+        return bool(newest)
+
+    def __int__(self) -> int:
+        raise TypeError(
+            "int() of a deferred value would have nothing to say before the first has arrived. "
+            "Take `int(shown.value())`, which waits for it, or `float(shown)`, NaN until then."
+        )
+
+    def _refuse_order(self, other: object) -> bool:
+        raise TypeError(
+            "A deferred value is not compared itself. Compare `float(shown)`, the newest that has "
+            "arrived and NaN before the first, or `shown.value()`, which waits for it."
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _refuse_order
+
+    def __eq__(self, other: object) -> bool:
+        # With what could be meant for the value; among objects it is one of its own.
+        if isinstance(other, Number | Tensor):
+            return self._refuse_order(other)
+        return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __format__(self, spec: str) -> str:
         latest = self.latest()

@@ -41,7 +41,7 @@ def _fake(
 ssim_backward = bind("ssim_backward", _fake)
 
 
-def _gradients(
+def gradients_of(
     ctx: Any,
     value: Tensor | None = None,
     *,
@@ -59,7 +59,7 @@ def _gradients(
     return *gradients, *(None for _ in ctx.options)
 
 
-def _keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> None:
+def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> None:
     ctx.save_for_backward(*tensors)
     ctx.options = options
     ctx.set_materialize_grads(False)
@@ -70,12 +70,12 @@ class DifferentiableSsim(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim(preds, target, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None) -> Any:
-        return _gradients(ctx, value)
+        return gradients_of(ctx, value)
 
 
 class DifferentiableSsimWithMap(torch.autograd.Function):
@@ -83,12 +83,12 @@ class DifferentiableSsimWithMap(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim_with_map(preds, target, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None, full: Tensor | None) -> Any:
-        return _gradients(ctx, value, full=full)
+        return gradients_of(ctx, value, full=full)
 
 
 class DifferentiableSsimWithContrast(torch.autograd.Function):
@@ -96,12 +96,12 @@ class DifferentiableSsimWithContrast(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim_with_contrast(preds, target, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None, contrast: Tensor | None) -> Any:
-        return _gradients(ctx, value, contrast=contrast)
+        return gradients_of(ctx, value, contrast=contrast)
 
 
 def _without_states(gradients: Any) -> Any:
@@ -117,12 +117,12 @@ class DifferentiableSsimUpdate(torch.autograd.Function):
     def forward(
         ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
     ) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim_update(preds, target, similarity, total, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None) -> Any:
-        return _without_states(_gradients(ctx, value))
+        return _without_states(gradients_of(ctx, value))
 
 
 class DifferentiableSsimUpdateWithMap(torch.autograd.Function):
@@ -132,12 +132,12 @@ class DifferentiableSsimUpdateWithMap(torch.autograd.Function):
     def forward(
         ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
     ) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim_update_with_map(preds, target, similarity, total, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None, full: Tensor | None) -> Any:
-        return _without_states(_gradients(ctx, value, full=full))
+        return _without_states(gradients_of(ctx, value, full=full))
 
 
 class DifferentiableSsimUpdateWithContrast(torch.autograd.Function):
@@ -147,12 +147,12 @@ class DifferentiableSsimUpdateWithContrast(torch.autograd.Function):
     def forward(
         ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
     ) -> Any:
-        _keep(ctx, (preds, target), options)
+        keep(ctx, (preds, target), options)
         return ssim_update_with_contrast(preds, target, similarity, total, *options)
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None, contrast: Tensor | None) -> Any:
-        return _without_states(_gradients(ctx, value, contrast=contrast))
+        return _without_states(gradients_of(ctx, value, contrast=contrast))
 
 
 class DifferentiableImageQuality(torch.autograd.Function):
@@ -161,7 +161,7 @@ class DifferentiableImageQuality(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
         results = image_quality(preds, target, *options)
-        _keep(ctx, (preds, target, results[0]), options)
+        keep(ctx, (preds, target, results[0]), options)
         return results
 
     @staticmethod
@@ -180,7 +180,7 @@ class DifferentiableImageQuality(torch.autograd.Function):
             squared_error = squared_error.expand(images)
         if absolute_error is not None:
             absolute_error = (absolute_error / elements).expand(images)
-        return _gradients(ctx, value, squared_error=squared_error, absolute_error=absolute_error)
+        return gradients_of(ctx, value, squared_error=squared_error, absolute_error=absolute_error)
 
 
 def _psnr_by_squared_error(psnr: Tensor, data_range: float, elements: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import torch
 
+from syncfree.benchmarking.arguments import require_positive, require_share, require_whole_call
 from syncfree.benchmarking.backend import L2, Backend, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import GAP_OF_MODE, Plan, run
@@ -111,14 +112,16 @@ def benchmark(
         gap: Pause in seconds of the modes that pause; default 0.05 for a burst, 1 for an idle gap.
         precision: Half-width of the median's interval at which to stop, as a share of the median.
         max_seconds: Longest time for each contender; half as much may go to the warm-up before.
-            The result says if it ended a run.
+            The result says if it ended a run. A call that has begun is not cut off: beside the
+            first call, at least one is looked at and one counts, however slow they are.
 
     Returns:
         The figures: one :class:`~syncfree.benchmarking.Result`, or a
         :class:`~syncfree.benchmarking.Comparison`, a mapping from name to result.
 
     Raises:
-        TypeError: ``fn`` cannot be called, or ``setup`` returns something else.
+        TypeError: ``fn`` cannot be called, or a call of it does not run its code, as of a coroutine
+            or generator function; ``setup`` returns something else, or a number is none.
         ValueError: An argument is out of range, or contradicts another.
         BenchmarkError: No GPU where one was asked for, or a call that cannot be captured.
 
@@ -135,8 +138,8 @@ def benchmark(
     if l2 not in ("flush", "keep"):
         raise ValueError(f"l2 is 'flush' or 'keep', but got {l2!r}")
     for what, value in (("bytes", bytes), ("flops", flops)):
-        if value is not None and not value > 0:
-            raise ValueError(f"{what} is a number above 0, but got {value!r}")
+        if value is not None:
+            require_positive(what, value)
     place = device_of(device, args)
     works = {
         name: Work(each, args, setup, l2, graph, tuple(streams))
@@ -207,13 +210,14 @@ def _contenders(
         contenders = dict(fn)
         if not contenders:
             raise ValueError("fn is a function or a mapping of at least one, but it is empty")
-    elif not callable(fn):
-        raise TypeError(f"fn is a function or a mapping of functions, but got {fn!r}")
     else:
+        if not callable(fn):
+            raise TypeError(f"fn is a function or a mapping of functions, but got {fn!r}")
         contenders = {str(getattr(fn, "__name__", None) or type(fn).__name__): fn}
     for name, each in contenders.items():
         if not callable(each):
             raise TypeError(f"fn is a function or a mapping of functions, but {name} is {each!r}")
+        require_whole_call(each)
         if not isinstance(name, str):
             raise TypeError(f"the names of contenders are texts, but got {name!r}")
     return contenders
@@ -224,10 +228,8 @@ def _plan(mode: Mode, gate: bool, gap: float | None, precision: float, max_secon
         raise ValueError(f"mode is one of {', '.join(map(repr, GAP_OF_MODE))}, but got {mode!r}")
     if gap is not None and mode == "steady":
         raise ValueError("gap is the pause of the modes 'burst' and 'idle_gap'; 'steady' has none")
-    if gap is not None and not gap > 0:
-        raise ValueError(f"gap is a number of seconds above 0, but got {gap!r}")
-    if not 0 < precision < 1:
-        raise ValueError(f"precision is a share above 0 and below 1, but got {precision!r}")
-    if not max_seconds > 0:
-        raise ValueError(f"max_seconds is a number of seconds above 0, but got {max_seconds!r}")
+    if gap is not None:
+        require_positive("gap", gap, "seconds")
+    require_share("precision", precision)
+    require_positive("max_seconds", max_seconds, "seconds")
     return Plan(mode, GAP_OF_MODE[mode] if gap is None else gap, bool(gate), precision, max_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -77,8 +78,16 @@ class Work:
 class Probe(Protocol):
     """Takes samples of one piece of work."""
 
-    def prepare(self) -> None:
-        """Calls the work a few times (lazy loading, compilation) and learns how to sample it."""
+    def prepare(self, limit: float = math.inf) -> float:
+        """Calls the work a few times (lazy loading, compilation) and learns how to sample it.
+
+        Args:
+            limit: Seconds behind the first call after which no further one is begun but the one
+                that tells how long calls are.
+
+        Returns:
+            Seconds that the calls behind the first took, which may have compiled.
+        """
 
     def why_not_gateable(self) -> str:
         """Empty if the call can be enqueued behind a gate, otherwise the reason."""

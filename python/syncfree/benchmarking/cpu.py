@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from pathlib import Path
 from typing import Literal
@@ -57,12 +58,18 @@ class CpuProbe:
         self._clock = clock
         self.calls = 1
 
-    def prepare(self) -> None:
+    def prepare(self, limit: float = math.inf) -> float:
         """Calls the work and chooses how many calls make a sample."""
         self.sample(gated=False)
-        if self._work.setup is None:
-            typical = median([self.sample(gated=False).us for _ in range(LOOKS)])
-            self.calls = max(1, min(MOST_CALLS, round(SAMPLE_US / max(typical, 1e-3))))
+        if self._work.setup is not None:
+            return 0.0
+        begin = self._clock.now()
+        looks = [self.sample(gated=False)]
+        while len(looks) < LOOKS and self._clock.now() - begin < limit:
+            looks.append(self.sample(gated=False))
+        typical = median([each.us for each in looks])
+        self.calls = max(1, min(MOST_CALLS, round(SAMPLE_US / max(typical, 1e-3))))
+        return self._clock.now() - begin
 
     def why_not_gateable(self) -> str:
         """A CPU function has no queue to hold back."""

@@ -6,6 +6,7 @@ and the gaps between dependent kernels, not the time that the host took to launc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
@@ -168,25 +169,36 @@ class CudaProbe:
         self._gate_us = GATE_MARGIN_US
         self._misses = 0
         self._host_us = self._plain_us = 1.0
+        self._leaves_no_try = False
 
-    def prepare(self) -> None:
+    def prepare(self, limit: float = math.inf) -> float:
         """Calls the work until lazy loading is over, captures its graph, and sizes the gate."""
-        for _ in range(FIRST_CALLS):
-            self._call(*self._args())
+        self._call(*self._args())
         self._gpu.synchronize()
+        begin = self._clock.now()
+        for _ in range(FIRST_CALLS - 1):
+            if self._clock.now() - begin < limit:
+                self._call(*self._args())
+                self._gpu.synchronize()
         if self._work.graph:
             self._call = self._gpu.capture(self._work.call, self._work.args)
             self._args = tuple
-        looks = [self.sample(gated=False) for _ in range(LOOKS)]
+        looks = [self.sample(gated=False)]
+        while len(looks) < LOOKS and self._clock.now() - begin < limit:
+            looks.append(self.sample(gated=False))
         self._host_us = median([each.host_us for each in looks])
         self._plain_us = median([each.us for each in looks])
         self._gate_us = min(3 * self._host_us + GATE_MARGIN_US, LONGEST_GATE_US)
+        self._leaves_no_try = looks[0].seconds >= limit
+        return self._clock.now() - begin
 
     def why_not_gateable(self) -> str:
         """Empty if the host gets through the call while the gate is shut.
 
         A call that waits for the GPU waits for the gate too, however long it spins.
         """
+        if self._leaves_no_try:
+            return f"a call takes {self._plain_us * 1e-6:.3g} s: the time limit left none to try it"
         for _ in range(GATE_TRIES):
             tried_us = self._gate_us
             if not self.sample(gated=True).problem:

@@ -10,11 +10,15 @@ from syncfree.benchmarking.backend import Clock, Probe
 from syncfree.benchmarking.rules import Mode, Sifted, drift, is_precise, is_settled, sift
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.nvml import Reading
+from syncfree.timing.statistics import median
 
 BURST = 8  # samples between two pauses
 PLAIN_SAMPLES = 11
 LOOPS = 5
+LOOP_CALLS = 4  # at least, in one of those
 WARM_UP_SHARE = 0.5  # of the time limit
+PREPARING_SHARE = 0.25  # of it too, and of the warm-up's part
+NO_TIME_FOR_LOOPS = "a call takes too long for the time limit"
 LEAST_WARM_UP_S = 0.1  # clocks ramp over tens of milliseconds; what is shorter sees no drift
 GAP_OF_MODE: dict[Mode, float] = {"steady": 0.0, "burst": 0.05, "idle_gap": 1.0}
 
@@ -91,9 +95,10 @@ def run(
         What was seen, by the contender's name.
     """
     runs = {name: Run(probe) for name, probe in probes.items()}
+    spent = 0.0
     for each in runs.values():
         begin = clock.now()
-        each.probe.prepare()
+        spent += each.probe.prepare(PREPARING_SHARE * plan.max_seconds)
         each.first_call_s = clock.now() - begin
         if plan.gate:
             each.not_gateable = each.probe.why_not_gateable()
@@ -102,22 +107,30 @@ def run(
     def take(each: Run, *, gated: bool, pause: float = 0.0) -> Sample:
         return replace(each.probe.sample(gated=gated, pause=pause), reading=reading())
 
-    warm_up(runs, plan, clock, take)
+    warm_up(runs, plan, clock, take, spent)
     _measure(runs, plan, clock, take)
     for each in runs.values():
         if each.gated and plan.mode != "idle_gap":
-            each.plain = [take(each, gated=False) for _ in range(PLAIN_SAMPLES)]
+            count = max(1, _calls_within(plan, each, PLAIN_SAMPLES))
+            each.plain = [take(each, gated=False) for _ in range(count)]
     if plan.mode == "steady":
-        _loop(runs)
+        _loop(runs, plan)
     else:
         for each in runs.values():
             each.no_loop = f"mode {plan.mode!r} pauses between calls"
     for each in runs.values():
-        each.extra_bytes = each.probe.extra_bytes()
+        if _calls_within(plan, each, 1):
+            each.extra_bytes = each.probe.extra_bytes()
     return runs
 
 
-def warm_up(runs: Mapping[str, Run], plan: Plan, clock: Clock, take: Callable[..., Sample]) -> None:
+def warm_up(
+    runs: Mapping[str, Run],
+    plan: Plan,
+    clock: Clock,
+    take: Callable[..., Sample],
+    spent: float = 0.0,
+) -> None:
     """Takes samples, until neither times nor clocks drift any more or the limit is reached.
 
     Args:
@@ -125,15 +138,16 @@ def warm_up(runs: Mapping[str, Run], plan: Plan, clock: Clock, take: Callable[..
         plan: Holds the time limit.
         clock: For it.
         take: Takes a sample of a run.
+        spent: Seconds of the limit that calls before took; slow ones may leave no time for more.
     """
     limit = WARM_UP_SHARE * plan.max_seconds * len(runs)
     begin, look_at, turn = clock.now(), 1, 0
-    while True:
+    while spent < limit:
         turn += 1
         for each in runs.values():
             each.warm_up.append(take(each, gated=each.gated))
         elapsed = clock.now() - begin
-        if elapsed >= limit:
+        if spent + elapsed >= limit:
             break
         if turn >= look_at:
             look_at = _next_look(turn)
@@ -175,12 +189,25 @@ def _measure(
             return
 
 
-def _loop(runs: Mapping[str, Run]) -> None:
-    for each in runs.values():
+def _calls_within(plan: Plan, each: Run, most: int) -> int:
+    """How many of the calls beside the samples the time limit has room for: all but for slow ones.
+
+    Those are of figures beside the time, and a limit of seconds is no permit for minutes of them.
+    """
+    seconds = median([sample.seconds for sample in each.sifted.kept])
+    return most if most * seconds <= plan.max_seconds else int(plan.max_seconds / seconds)
+
+
+def _loop(runs: Mapping[str, Run], plan: Plan) -> None:
+    loops = {}
+    for name, each in runs.items():
         each.no_loop = each.probe.why_no_loop()
-    for _ in range(LOOPS):
-        for each in runs.values():
-            found = each.probe.loop()
+        loops[name] = _calls_within(plan, each, LOOPS * LOOP_CALLS) // LOOP_CALLS
+        if not loops[name]:
+            each.no_loop = each.no_loop or NO_TIME_FOR_LOOPS
+    for turn in range(LOOPS):
+        for name, each in runs.items():
+            found = each.probe.loop() if turn < loops[name] else None
             if found is not None:
                 each.loops.append(found)
 

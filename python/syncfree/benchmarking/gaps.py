@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from syncfree.benchmarking.arguments import checked_gaps, require_count, require_whole_call
 from syncfree.benchmarking.backend import Backend, Probe, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import Plan, Run, warm_up
@@ -155,6 +155,8 @@ def idle_gap(
         The figures and the verdict.
 
     Raises:
+        TypeError: ``fn`` is no function whose call does the work, ``gaps`` are no numbers, or
+            ``repeats`` is no count.
         ValueError: A gap is negative, or ``repeats`` is below 1.
 
     Example:
@@ -167,11 +169,9 @@ def idle_gap(
     """
     if not callable(fn):
         raise TypeError(f"fn is a function, but got {fn!r}")
-    if repeats < 1:
-        raise ValueError(f"repeats is a count of at least 1, but got {repeats!r}")
-    for gap in gaps:
-        if not (gap >= 0 and math.isfinite(gap)):
-            raise ValueError(f"a gap is a number of seconds of at least 0, but got {gap!r}")
+    require_whole_call(fn)
+    require_count("repeats", repeats)
+    gaps = checked_gaps(gaps)
     place = device_of(device, args)
     with current(place), Monitor(uuid_of(place)) as monitor:
         backend = backend_of(place)

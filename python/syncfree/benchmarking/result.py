@@ -50,7 +50,8 @@ class Result:
         watts: Median power draw; None where it is unknown.
         celsius: Median temperature; None where it is unknown.
         throttle: Why the GPU held its clock down meanwhile.
-        extra_bytes: Most memory of one call beyond what was there; None on the CPU.
+        extra_bytes: Most memory of one call beyond what was there; None on the CPU, and where the
+            time limit left no call for it.
         memory_share: Share of the read bandwidth measured on this device; None without ``bytes``.
         compute_share: Share of the arithmetic rate measured there; None without ``flops``.
         first_calls_s: Seconds of the first calls, with loading and compilation.

@@ -27,6 +27,11 @@ class Sample:
     problem: str = ""
     reading: Reading | None = None
 
+    @property
+    def seconds(self) -> float:
+        """How long it kept host or GPU."""
+        return max(self.us, self.host_us) * 1e-6
+
 
 @dataclass(frozen=True)
 class Loop:

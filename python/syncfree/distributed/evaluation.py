@@ -64,7 +64,8 @@ def evaluate(
 
     Args:
         model: takes a batch of inputs; already on the device and in evaluation mode.
-        dataset: has a length, and gives an input and a target tensor for an index. Threads read it.
+        dataset: has a length, and gives an input and a target for an index: tensors, numbers or
+            numpy arrays, which become tensors as in a `DataLoader`. Threads read it.
         metrics: by name; each takes outputs and targets and gives one value per item.
         device: default: this rank's GPU if there is one, else the CPU.
         batch: most items together; default: chosen by free memory on a GPU, 8 on a CPU. Batches
@@ -80,7 +81,8 @@ def evaluate(
         All values, on every rank.
 
     Raises:
-        TypeError: metrics without names, or a data set without a length or an index.
+        TypeError: metrics without names, one that gives no tensor, or a data set without a length
+            or an index.
         ValueError: no metric, unknown schedule, wrong costs, or a model in training mode.
         DeviceError: the device is no GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.

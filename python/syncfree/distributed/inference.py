@@ -14,6 +14,7 @@ from torch import Tensor
 
 from syncfree.distributed.busy import Busy, EventClock, Span
 from syncfree.distributed.flight import BATCHES_IN_FLIGHT, Flight, free_bytes
+from syncfree.distributed.items import tensors_of
 
 Model = Callable[[Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
@@ -98,6 +99,7 @@ class Inference:
             data: gives an input and a target for an index.
 
         Raises:
+            TypeError: a metric gave no tensor.
             RuntimeError: the device is broken, as after most CUDA errors.
         """
         on_gpu = self._device.type == "cuda"
@@ -130,7 +132,7 @@ class Inference:
                 yield item, error
 
     def _load(self, item: int, data: Any) -> Loaded:
-        source, target = data[item]
+        source, target = tensors_of(data[item])
         if self._device.type == "cuda":
             source, target = source.pin_memory(), target.pin_memory()
         return Loaded(item, source, target)
@@ -213,6 +215,11 @@ class Inference:
             outputs = self._model(inputs)
             found = [metric(outputs, targets) for metric in self._metrics.values()]
         for name, values in zip(self._metrics, found, strict=True):
+            if not isinstance(values, Tensor):
+                raise TypeError(
+                    f"metric {name!r} gave {type(values).__name__}; it must give a tensor with "
+                    "one value for each item, as with reduction='none'"
+                )
             if values.shape != inputs.shape[:1]:
                 raise ValueError(
                     f"metric {name!r} gave shape {tuple(values.shape)} for {len(inputs)} items; "

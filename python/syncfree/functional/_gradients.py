@@ -67,20 +67,28 @@ _SUPPORTED = (
 )
 
 
+def is_transformed() -> bool:
+    """Whether torch.func maps or differentiates what runs; dynamo traces through neither."""
+    return not is_dynamo_compiling() and _is_transformed()
+
+
+def _name(op: Callable[..., Any]) -> str:
+    schema = getattr(op, "_schema", None)  # none of a function that calls several
+    return str(op.__name__ if schema is None else schema.name)
+
+
 def _refuse_transforms(op: Callable[..., Any]) -> None:
-    if not is_dynamo_compiling() and _is_transformed():
-        name = op._schema.name  # type: ignore[attr-defined]
+    if is_transformed():
         raise NotImplementedError(
-            f"{name} has no gradient under the transforms of torch.func, as grad, vjp or jacrev. "
-            f"{_SUPPORTED}"
+            f"{_name(op)} has no gradient under the transforms of torch.func, as grad, vjp or "
+            f"jacrev. {_SUPPORTED}"
         )
 
 
 def _refuse_forward_mode(op: Callable[..., Any], *images: Tensor) -> None:
     """Without a rule of our own torch takes the derivative for zero, and says nothing."""
     if any(forward_ad.unpack_dual(each).tangent is not None for each in images):
-        name = op._schema.name  # type: ignore[attr-defined]
         raise NotImplementedError(
-            f"{name} has no derivative in forward mode, as torch.func.jvp and jacfwd ask for. "
-            f"{_SUPPORTED}"
+            f"{_name(op)} has no derivative in forward mode, as torch.func.jvp and jacfwd ask "
+            f"for. {_SUPPORTED}"
         )

@@ -8,8 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from syncfree.functional._arguments import number
-from syncfree.functional.image import image_quality, structural_similarity_index_measure
+from syncfree.functional.image import structural_similarity_index_measure
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window, check_ssim_preset
+from syncfree.functional.image._wide import (
+    wide_similarity,
+    wide_similarity_and_error,
+    widened,
+)
 from syncfree.losses._arguments import (
     DataRange,
     SSIMOptions,
@@ -47,7 +52,10 @@ def ssim_loss(
 
     and 0 where the mask holds nothing. The window around a position that counts may reach pixels
     that do not, so these must be numbers too. A mask costs memory for the map, its gradient and
-    the weights; without one nothing of the images' size is stored.
+    the weights, and for float32 copies of half-precision ``preds``; without one nothing of the
+    images' size is stored.
+
+    The loss of half-precision images is found in float32 and rounded once, at the end.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -88,13 +96,11 @@ def ssim_loss(
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
-        return 1 - structural_similarity_index_measure(
-            preds, target, data_range=data_range, **options
-        )
+        return (1 - wide_similarity(preds, target, data_range, **options)).to(preds.dtype)
     _, full = structural_similarity_index_measure(
-        preds, target, data_range=data_range, return_full_image=True, **options
+        widened(preds), target, data_range=data_range, return_full_image=True, **options
     )
-    return _weighted_mean(1 - full, mask).to(full.dtype)
+    return _weighted_mean(1 - full, mask).to(preds.dtype)
 
 
 def l1_ssim_loss(
@@ -111,8 +117,8 @@ def l1_ssim_loss(
         \ell = (1 - w) \, |preds - target| + w \, (1 - \text{SSIM}(preds, target))
 
     in the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
-    images gives both parts, and one their gradient; only with a mask does torch take the absolute
-    errors.
+    images gives both parts (one each where ``preds`` are of half precision), and one their
+    gradient; only with a mask does torch take the absolute errors.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -148,13 +154,12 @@ def l1_ssim_loss(
     _require_share(weight)
     _refuse_preset(options)
     if mask is None:
-        quality = image_quality(preds, target, data_range, **options)
-        return (1 - weight) * quality.mae + weight * (1 - quality.ssim)
+        similarity, error = wide_similarity_and_error(preds, target, data_range, **options)
+        return (1 - weight) * error + weight * (1 - similarity)
     _, full = structural_similarity_index_measure(
-        preds, target, data_range=data_range, return_full_image=True, **options
+        widened(preds), target, data_range=data_range, return_full_image=True, **options
     )
-    kind = _at_least_float32(full.dtype)
-    preds, target = preds.to(kind), target.to(kind)
+    preds, target = preds.to(full.dtype), target.to(full.dtype)
     if isinstance(data_range, tuple):
         preds, target = preds.clamp(*data_range), target.clamp(*data_range)
     error = (preds - target).abs()
@@ -301,13 +306,8 @@ def _require_share(weight: float) -> None:
         raise ValueError(f"Expected argument `weight` to be in [0, 1], but got {weight!r}.")
 
 
-def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """0 without weights. A sum of halves would overflow."""
-    values = values.to(_at_least_float32(values.dtype))
+    """0 without weights."""
     require_mask(mask, values.shape)
     weights = mask.to(values.dtype).expand_as(values)
     total = weights.sum()

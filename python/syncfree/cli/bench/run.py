@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from syncfree.benchmarking.devices import device_of
-from syncfree.cli.bench.target import load_function
+from syncfree.cli.bench.target import load_function, made_function
 from syncfree.cli.compare.tables import make_console
+from syncfree.cli.plot_file import unknown_format
 from syncfree.cli.syncs.program import show_error
 from syncfree.errors import BenchmarkError, SyncfreeError
 
@@ -163,7 +164,7 @@ def _sweep(options: GapOptions) -> IdleGap:
     device = _device(options.device)
     function = load_function(options.target)
     if options.factory:
-        function = function()
+        function = made_function(options.target, function())
     return idle_gap(function, gaps=gaps, repeats=options.repeats, device=device)
 
 
@@ -198,10 +199,9 @@ def _device(name: str) -> str:
 
 def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
     """Refuses, before any work, what could not be written afterwards."""
-    if plot_file is not None:
-        from syncfree.benchmarking.plot import new_figure
-
-        new_figure(1, 1)
+    unknown = "" if plot_file is None else unknown_format(plot_file, "`syncfree bench --plot`")
+    if unknown:
+        raise BenchmarkError(unknown)
     for file in (json_file, plot_file):
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise BenchmarkError(

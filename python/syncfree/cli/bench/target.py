@@ -40,6 +40,21 @@ def load_function(target: str) -> Callable[..., Any]:
     return function
 
 
+def made_function(target: str, made: Any) -> Callable[..., Any]:
+    """What the target returned under ``--factory``.
+
+    Raises:
+        BenchmarkError: It is no function.
+    """
+    if not callable(made):
+        raise BenchmarkError(
+            f"with --factory {target} returns the function to measure, but it returned "
+            f"{type(made).__name__}; without --factory {target} itself is measured"
+        )
+    function: Callable[..., Any] = made
+    return function
+
+
 def _script(file: Path) -> ModuleType:
     if not file.is_file():
         raise BenchmarkError(f"there is no script {file}")

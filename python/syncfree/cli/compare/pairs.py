@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from unicodedata import normalize
 
 from syncfree.cli.compare.options import UsageError
 from syncfree.cli.compare.problems import Problem
@@ -83,16 +84,19 @@ def _pair_by_stem(
     references: dict[str, Path], tests: dict[str, Path], partners: dict[str, str], pairing: Pairing
 ) -> None:
     reference_stems, test_stems = _by_stem(references), _by_stem(tests)
+    reference_twins, test_twins = _by_normal_form(reference_stems), _by_normal_form(test_stems)
     taken = set(partners.values())
     for stem in sorted(reference_stems.keys() | test_stems.keys()):
         here, there = reference_stems.get(stem, []), test_stems.get(stem, [])
         left_here = [name for name in here if name not in partners]
         left_there = [name for name in there if name not in taken]
         if not left_here or not left_there:
+            but = _but_in_other_unicode(stem, test_twins)
             for path in [references[name] for name in left_here]:
-                pairing.problems.append(_unpaired(path, "the test folder"))
+                pairing.problems.append(_unpaired(path, f"the test folder{but}"))
+            but = _but_in_other_unicode(stem, reference_twins)
             for path in [tests[name] for name in left_there]:
-                pairing.problems.append(_unpaired(path, "the reference folder"))
+                pairing.problems.append(_unpaired(path, f"the reference folder{but}"))
         elif len(here) == len(there) == 1:
             partners[here[0]] = there[0]
         else:
@@ -109,6 +113,21 @@ def _pair_by_stem(
 
 def _unpaired(path: Path, other: str) -> Problem:
     return Problem("unpaired", (str(path),), f"no picture of this name in {other}")
+
+
+def _by_normal_form(stems: Iterable[str]) -> dict[str, str]:
+    return {normalize("NFC", stem): stem for stem in stems if not stem.isascii()}
+
+
+def _but_in_other_unicode(stem: str, others: dict[str, str]) -> str:
+    """Of names that look alike; in escapes, for as characters nobody could tell them apart."""
+    twin = None if stem.isascii() else others.get(normalize("NFC", stem))
+    if twin is None or twin == stem:
+        return ""
+    return (
+        f", but one in another normal form of Unicode, as NFD in place of NFC: {twin!a}, while "
+        f"this is {stem!a}; rename one of them"
+    )
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:

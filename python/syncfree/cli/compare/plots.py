@@ -8,8 +8,8 @@ from typing import Any
 from syncfree.cli.compare.options import UsageError
 from syncfree.cli.compare.profile_plot import draw_profile
 from syncfree.cli.compare.report import Comparison, ScalingPoint
+from syncfree.cli.plot_file import unknown_format
 from syncfree.distributed.statistics import FleetStatistics
-from syncfree.errors import MissingExtraError
 
 _INCHES = 4.0
 _BUSY, _COPY, _IDLE = "#2b6a99", "#e39b3b", "#e6e6e6"
@@ -22,17 +22,9 @@ def check_plot(path: Path) -> None:
         MissingExtraError: matplotlib is not installed.
         UsageError: it writes no such format.
     """
-    try:
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise MissingExtraError("`syncfree compare --plot`", "plot") from error
-    known = FigureCanvasBase.get_supported_filetypes()
-    wanted = path.suffix[1:].lower()
-    if wanted and wanted not in known:  # without one, matplotlib adds its own
-        raise UsageError(
-            f"cannot write {path}: no format of pictures is called {wanted!r}; "
-            f"known are {', '.join(sorted(known))}"
-        )
+    unknown = unknown_format(path, "`syncfree compare --plot`")
+    if unknown:
+        raise UsageError(unknown)
 
 
 def write_plot(path: Path, comparison: Comparison) -> None:

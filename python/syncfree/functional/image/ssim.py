@@ -198,6 +198,26 @@ def structural_similarity_index_measure(
         forms = _ops.ssim_with_map, _backward.DifferentiableSsimWithMap
     elif return_contrast_sensitivity:
         forms = _ops.ssim_with_contrast, _backward.DifferentiableSsimWithContrast
+    options = ssim_arguments(
+        preds, target, data_range, gaussian_kernel, sigma, kernel_size, reduction, k1, k2, preset
+    )
+    result: Tensor | tuple[Tensor, Tensor] = with_gradient(*forms, preds, target, *options)
+    return result
+
+
+def ssim_arguments(
+    preds: Tensor,
+    target: Tensor,
+    data_range: float | tuple[float, float] | None,
+    gaussian_kernel: bool = True,
+    sigma: float | Sequence[float] = 1.5,
+    kernel_size: int | Sequence[int] = 11,
+    reduction: Reduction = "elementwise_mean",
+    k1: float = 0.01,
+    k2: float = 0.03,
+    preset: Preset = "torchmetrics",
+) -> tuple[Any, ...]:
+    """All that the ops take beside the images."""
     valid = preset != "torchmetrics"
     if valid:
         window = Window(gaussian_kernel, sigma, kernel_size)
@@ -208,11 +228,7 @@ def structural_similarity_index_measure(
     )
     entries = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
     constants = number("k1", k1), number("k2", k2)
-    code = reduction_code(reduction)
-    result: Tensor | tuple[Tensor, Tensor] = with_gradient(
-        *forms, preds, target, *entries, value_range, interval, *constants, code, valid
-    )
-    return result
+    return *entries, value_range, interval, *constants, reduction_code(reduction), valid
 
 
 def window_arguments(

@@ -1,0 +1,60 @@
+"""SSIM of float16 and bfloat16 images as a float32 value, for what is found from it.
+
+One minus a value that was rounded to half precision has no digits left where images are alike. The
+op that adds a batch to a metric's states returns a value of their dtype; the states serve no other
+purpose here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from syncfree._ops.ssim import image_quality, ssim_update
+from syncfree._ops.ssim_backward import gradients_of, keep
+
+
+def wide_ssim(preds: Tensor, target: Tensor, *options: Any) -> Tensor:
+    """`ssim` in float32."""
+    # Nothing reads what is added here, so that nobody needs to write zeros first.
+    similarity = torch.empty((), dtype=torch.float32, device=preds.device)
+    total = torch.empty_like(similarity)
+    value: Tensor = ssim_update(preds, target, similarity, total, *options)
+    return value
+
+
+def wide_ssim_and_error(preds: Tensor, target: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    """SSIM and the mean absolute error in float32."""
+    error = image_quality(preds, target, *options)[2]
+    return wide_ssim(preds, target, *options), error
+
+
+class DifferentiableWideSsim(torch.autograd.Function):
+    """`wide_ssim`, where a gradient is recorded."""
+
+    @staticmethod
+    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
+        keep(ctx, (preds, target), options)
+        return wide_ssim(preds, target, *options)
+
+    @staticmethod
+    def backward(ctx: Any, value: Tensor | None) -> Any:
+        return gradients_of(ctx, value)
+
+
+class DifferentiableWideSsimAndError(torch.autograd.Function):
+    """`wide_ssim_and_error`: one pass gives the gradient of both."""
+
+    @staticmethod
+    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
+        keep(ctx, (preds, target), options)
+        return wide_ssim_and_error(preds, target, *options)
+
+    @staticmethod
+    def backward(ctx: Any, value: Tensor | None, error: Tensor | None) -> Any:
+        preds = ctx.saved_tensors[0]
+        if error is not None:
+            error = (error / preds.numel()).expand(preds.shape[:1])
+        return gradients_of(ctx, value, absolute_error=error)

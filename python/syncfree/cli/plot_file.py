@@ -1,0 +1,31 @@
+"""Whether a plot can be drawn and written as asked, to be said before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from syncfree.errors import MissingExtraError
+
+
+def unknown_format(path: Path, what: str) -> str:
+    """Why matplotlib writes no such file, by its extension; empty if it does.
+
+    Args:
+        path: The file.
+        what: Wants a plot, for the error.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise MissingExtraError(what, "plot") from error
+    known = FigureCanvasBase.get_supported_filetypes()
+    wanted = path.suffix[1:].lower()
+    if not wanted or wanted in known:  # without one, matplotlib adds its own
+        return ""
+    return (
+        f"cannot write {path}: no format of pictures is called {wanted!r}; "
+        f"known are {', '.join(sorted(known))}"
+    )
