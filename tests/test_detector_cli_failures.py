@@ -121,6 +121,16 @@ def test_a_run_whose_time_is_up_says_so(script, capsys: pytest.CaptureFixture[st
         (["--baseline", ".", "train.py"], "cannot read the baseline ."),
         (["--baseline", "no/b.json", "--baseline-update", "train.py"], "cannot write no/b.json"),
         (["--baseline-update", "train.py"], "--baseline-update needs the file"),
+        (["--json", "./train.py", "train.py"], "--json is the same file as the program, train.py"),
+        (["--json", "s.x", "--sarif", "./s.x", "train.py"], "--sarif is the same file as --json"),
+        (
+            ["--baseline", "train.py", "--baseline-update", "train.py"],
+            "--baseline is the same file as the program",
+        ),
+        (
+            ["--baseline", "b.x", "--baseline-update", "--json", "b.x", "train.py"],
+            "--json is the same file as --baseline",
+        ),
         (["--step-function", "none", "train.py"], "defines no function of this name"),
         (["--step-function", "main", "json:dumps"], "needs its module"),
         (["--step-function", "torch:none", "train.py"], "torch has no none"),

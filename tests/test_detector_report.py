@@ -303,6 +303,17 @@ def test_merging_changes_no_input(train: str) -> None:
         merge_ranks({})
 
 
+def test_what_judged_nothing_says_so_unless_a_part_did() -> None:
+    nothing = Report.of([], tier=0, idle=True)
+    assert str(nothing).startswith("nothing was judged: no operation on a CUDA tensor ran.")
+    assert report_from_json(json.dumps(nothing.json())).idle
+    assert nothing.without([]).idle
+    judged = Report.of([], tier=0)
+    for joined in (join(nothing, judged), merge_ranks({0: nothing, 1: judged})):
+        assert str(joined) == "the host never waits [tier 0]"
+    assert merge_ranks({0: nothing, 1: nothing}).idle
+
+
 def test_joining_stretches_of_a_run(train: str) -> None:
     joined = join(make_report(make_event(train)), make_report(make_event(train), seconds=2.0))
     assert (joined.count, joined.seconds, joined.findings[0].ranks) == (2, 3.0, ())

@@ -63,6 +63,33 @@ from syncfree.detector.suggestions import suggest
         ({"api": "print", "source": "print(x)"}, "Printing a tensor"),
         ({"api": "Tensor.__format__"}, "Printing a tensor"),
         ({"api": "GradScaler.step"}, "fused=True"),
+        # What torch reads for itself is not what the line could leave out.
+        ({"api": "Tensor.item", "source": "scaler.step(optimizer)"}, "fused=True"),
+        ({"api": "Tensor.item", "source": "self.grad_scaler.step(o)"}, "fused=True"),
+        ({"api": "Tensor.item", "source": "scaler.step(o); n = loss.item()"}, "0-d tensor"),
+        (
+            {
+                "api": "Tensor.__bool__",
+                "source": "clip_grad_norm_(p, 1.0, error_if_nonfinite=True)",
+            },
+            "error_if_nonfinite=False",
+        ),
+        ({"api": "Tensor.__bool__", "source": "if clip_grad_norm_(p, 1.0) > 3:"}, "torch.where"),
+        (
+            {
+                "api": "torch.cuda.synchronize",
+                "source": "torch.cuda.synchronize(); torch.cuda.empty_cache()",
+            },
+            "wait_stream",
+        ),
+        (
+            {
+                "api": "torch.cuda.empty_cache",
+                "source": "torch.cuda.synchronize(); torch.cuda.empty_cache()",
+            },
+            "torch's allocator",
+        ),
+        ({"api": "cuCtxSynchronize", "source": "torch.cuda.empty_cache()"}, "torch's allocator"),
         ({"api": "clip_grad_norm_"}, "error_if_nonfinite"),
         ({"api": "cuMemFree_v2"}, "empty_cache"),
         ({"api": "ncclBarrier"}, "barrier"),

@@ -313,11 +313,32 @@ def test_cuda_tensors_refuse_numpy_as_torch_does() -> None:
         (lambda: torch.cuda.set_device(3), "cuda:3"),
         (lambda: torch.zeros(2, device="cuda:1"), "cuda:1"),
         (lambda: torch.zeros(2).cuda(2), "cuda:2"),
+        (lambda: torch.cuda.FloatTensor(3), "torch.cuda.FloatTensor"),
+        (lambda: torch.cuda.HalfTensor([1.0]), "torch.cuda.HalfTensor"),
+        (
+            lambda: torch.set_default_tensor_type("torch.cuda.FloatTensor"),
+            "torch.set_default_tensor_type",
+        ),
+        (
+            lambda: torch.set_default_tensor_type(torch.cuda.DoubleTensor),
+            "torch.set_default_device",
+        ),
     ],
 )
 def test_what_is_not_supported_is_named(call: Any, name: str) -> None:
     with Tier0(Recorder()), pytest.raises(VirtualDeviceError, match=name.replace(".", r"\.")):
         call()
+
+
+def test_names_of_cuda_tensor_types_are_types() -> None:
+    before = torch.cuda.FloatTensor
+    with Tier0(Recorder()):
+        x = torch.ones(2, device="cuda")
+        assert isinstance(x, torch.cuda.FloatTensor)
+        assert not isinstance(x, torch.cuda.LongTensor)
+        assert not isinstance(torch.ones(2), torch.cuda.FloatTensor)
+        assert torch.ones(2).type(torch.cuda.HalfTensor).type() == "torch.cuda.HalfTensor"
+    assert torch.cuda.FloatTensor is before
 
 
 def test_a_function_stored_away_is_refused() -> None:

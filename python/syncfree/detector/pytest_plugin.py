@@ -6,21 +6,27 @@ test asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import functools
+import inspect
+import unittest
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from syncfree.detector.pytest_ratchet import FOUND, Ratchet
+from syncfree.detector.pytest_setup import FIXTURE, VirtualDevice, put_first
+
 if TYPE_CHECKING:
     from syncfree.detector.allow import Pattern
-    from syncfree.detector.baseline import Baseline, KnownSite
     from syncfree.detector.report import Report
     from syncfree.errors import SyncError
 
 _OPTIONS = ("max", "allow", "warmup")
-_ratchet = pytest.StashKey["Ratchet"]()
-_found = pytest.StashKey[list[dict[str, Any]]]()
+_ratchet = pytest.StashKey[Ratchet]()
+_device = pytest.StashKey[VirtualDevice]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "no_sync(max=0, allow=[], warmup=0): the test fails if it makes the host wait for the GPU "
         "more than `max` times; it runs `warmup` times before",
     )
+    config.stash[_device] = VirtualDevice()
     file: Path | None = config.getoption("--sync-baseline")
     update: bool = config.getoption("--sync-baseline-update")
     if file is None:
@@ -66,18 +73,47 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ratchet, "syncfree-ratchet")
 
 
+@pytest.fixture(name=FIXTURE)
+def _virtual_device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with request.config.stash[_device].open(request.config.getoption("--sync-tier")):
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without a GPU the fixtures of tests that are judged see the virtual one as well."""
+    if not isinstance(item, pytest.Function):
+        return
+    if item.get_closest_marker("no_sync") is not None or "no_sync" in item.fixturenames:
+        put_first(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """What outlives a test must not hold the virtual device, which others do not have."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with request.config.stash[_device].left():
+        return (yield)
+
+
 @pytest.fixture
-def no_sync(request: pytest.FixtureRequest) -> Callable[..., Guard]:
+def no_sync(request: pytest.FixtureRequest) -> Iterator[Callable[..., Guard]]:
     """A maker of guards, which take ``max``, ``allow`` and ``warmup``, for `with` blocks.
 
     A guard may be entered again and again; its first `warmup` blocks are not judged.
     """
+    guards = []
 
     def make(max: int = 0, allow: Sequence[Pattern] = (), warmup: int = 0) -> Guard:
         __tracebackhide__ = True
-        return Guard(request.node, max, allow, warmup)
+        guards.append(Guard(request.node, max, allow, warmup))
+        return guards[-1]
 
-    return make
+    yield make
+    _warn_if_idle(request.node, guards)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -92,21 +128,82 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     for _ in range(guard.warmup):
         with guard:
             pyfuncitem.obj(**arguments)
+    with _judging(guard, pyfuncitem):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """The same for methods of a `unittest.TestCase`, which that calls between its own set-ups."""
+    marker = item.get_closest_marker("no_sync")
+    if marker is None or not isinstance(item, pytest.Function):
+        return
+    if item.cls is not None and issubclass(item.cls, unittest.TestCase):
+        case = item.instance
+        item.obj = _judged(item.obj, marker, item)
+        # Pytest does this itself, but not for asynchronous methods.
+        setattr(case, item.name, item.obj)
+
+
+def _judged(
+    method: Callable[[], Any], marker: pytest.Mark, item: pytest.Function
+) -> Callable[[], Any]:
+    if inspect.iscoroutinefunction(method):
+
+        async def run() -> Any:
+            guard = _guard_of(marker, item)
+            for _ in range(guard.warmup):
+                with guard:
+                    await method()
+            with _judging(guard, item):
+                return await method()
+
+    else:
+
+        def run() -> Any:  # type: ignore[misc]
+            guard = _guard_of(marker, item)
+            for _ in range(guard.warmup):
+                with guard:
+                    method()
+            with _judging(guard, item):
+                return method()
+
+    return functools.wraps(method)(run)
+
+
+@contextmanager
+def _judging(guard: Guard, item: pytest.Item) -> Iterator[None]:
     guard.raises = False
     with guard:
-        result = yield
+        yield
     if guard.failure is not None:
         # The report says where; a traceback would lead into this plugin.
         pytest.fail(str(guard.failure), pytrace=False)
-    return result
+    _warn_if_idle(item, [guard])
+
+
+def _warn_if_idle(item: pytest.Item, guards: Sequence[Guard]) -> None:
+    """A test that passes as nothing in it could be judged says so."""
+    judged = [idle for guard in guards for idle in guard.idle]
+    if judged and all(judged):
+        from syncfree.errors import SyncWarning
+
+        item.warn(
+            SyncWarning(
+                "no_sync judged nothing: no operation on a CUDA tensor ran. Without a GPU those "
+                'tensors are followed that go to "cuda" in the test or in its function-scoped '
+                "fixtures, where torch.cuda.is_available() is True: choose the device there, and "
+                "not at import or in a fixture of a wider scope"
+            )
+        )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Puts what a test found on its report, which xdist brings to the first process."""
     report = yield
-    if report.when == "call" and _found in item.stash:
-        report.syncfree_findings = item.stash[_found]
+    if report.when == "call" and FOUND in item.stash:
+        report.syncfree_findings = item.stash[FOUND]
     return report
 
 
@@ -158,6 +255,7 @@ class Guard:
         self.warmup = self._left = warmup
         self.raises = True
         self.failure: SyncError | None = None
+        self.idle: list[bool] = []  # of each block that was judged
 
     def __enter__(self) -> Report:
         from syncfree.detector.tiers import TierUnavailableError
@@ -175,6 +273,8 @@ class Guard:
             self._left -= 1
             return
         report = self._region.report
+        if error is None:
+            self.idle.append(report.idle)
         ratchet = self._item.config.stash.get(_ratchet, None)
         if ratchet is not None:
             report = ratchet.judge(self._item, report)
@@ -185,128 +285,3 @@ class Guard:
             self.failure = SyncError(f"at most {self._max} allowed, but {report}", report)
             if self.raises:
                 raise self.failure
-
-
-class Ratchet:
-    """The baseline of a session: what it knows, and what the session's tests found."""
-
-    def __init__(self, file: Path, root: Path, update: bool) -> None:
-        self._file = file
-        self._root = root
-        self._update = update
-        self._known: Baseline | None = None
-        self._sites: dict[tuple[Any, ...], KnownSite] = {}
-        self._tests: set[str] = set()
-
-    def check(self) -> None:
-        """Refuses, before any test runs, a file that cannot be read or written.
-
-        Raises:
-            pytest.UsageError: The file is missing or no baseline, or there is no such folder.
-        """
-        from syncfree.errors import DetectorError
-
-        if self._update and not self._file.parent.is_dir():
-            raise pytest.UsageError(f"--sync-baseline: there is no folder {self._file.parent}")
-        try:
-            self._baseline()
-        except DetectorError as error:
-            raise pytest.UsageError(f"--sync-baseline: {error}") from None
-
-    def judge(self, item: pytest.Item, report: Report) -> Report:
-        """What is new in a report; notes all of it for the end of the session."""
-        from syncfree.detector.baseline import site
-
-        noted = item.stash.setdefault(_found, [])
-        for each in report.findings:
-            if each.counts:
-                here = site(each, self._root)
-                noted.append(
-                    {
-                        "file": here.file,
-                        "line": each.line,
-                        "function": here.function,
-                        "api": here.api,
-                        "source": here.source,
-                        "caller": here.caller,
-                        "caller_line": each.event.caller.line if each.event.caller else 0,
-                    }
-                )
-        if self._update:
-            return report.without(report.findings)
-        return report.without(self._baseline().compare(report.findings).known)
-
-    def _baseline(self) -> Baseline:
-        from syncfree.detector.baseline import Baseline
-
-        if self._known is None:
-            if self._update and not self._file.exists():
-                self._known = Baseline([], self._root)
-            else:
-                self._known = Baseline.read(
-                    self._file, self._root, written_by="--sync-baseline-update"
-                )
-        return self._known
-
-    @pytest.hookimpl
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Adds up what the tests found."""
-        found = getattr(report, "syncfree_findings", None)
-        if found is None:
-            return
-        from syncfree.detector.baseline import KnownSite
-
-        test = report.nodeid.partition("[")[0]
-        self._tests.add(test)
-        for each in found:
-            key = tuple(each[name] for name in ("file", "line", "api", "caller", "caller_line"))
-            before = self._sites[key].tests if key in self._sites else ()
-            values = {name: value for name, value in each.items() if "line" not in name}
-            tests = tuple(sorted({*before, test}))
-            self._sites[key] = KnownSite(**values, tests=tests)
-
-    @pytest.hookimpl
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Writes the baseline, or says which of its waits have vanished."""
-        if not self._tests and not self._update:
-            return
-        from syncfree.detector.baseline import Baseline
-        from syncfree.detector.text import plural
-
-        # What only tests outside of this session reach is neither vanished nor taken out.
-        of_others = [
-            each
-            for each in self._baseline().sites
-            if each.tests and not self._tests.intersection(each.tests)
-        ]
-        if self._update:
-            sites = [*self._sites.values(), *of_others]
-            Baseline(sites, self._root).write(self._file)
-            terminalreporter.write_sep("-", "waits for the GPU")
-            known = plural(len(sites), "known wait")
-            terminalreporter.write_line(f"{known} written to {self._file}")
-            return
-        rest = [each for each in self._baseline().sites if each not in of_others]
-        vanished = _not_among(rest, list(self._sites.values()))
-        if vanished:
-            terminalreporter.write_sep("-", "waits for the GPU")
-        for site in vanished:
-            terminalreporter.write_line(
-                f"vanished, --sync-baseline-update takes it out of {self._file.name}: {site}"
-            )
-
-
-def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]:
-    rest = list(seen)
-    missing = []
-    for each in known:
-        same = [other for other in rest if other == each] or [
-            other for other in rest if other.key == each.key
-        ]
-        if same:
-            rest.remove(same[0])
-        elif any(other.without_caller() == each for other in seen):
-            continue  # known whoever calls
-        else:
-            missing.append(each)
-    return missing

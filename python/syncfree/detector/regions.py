@@ -101,6 +101,7 @@ class Region:
         self._lock = threading.Lock()
         self._is_open = False
         self._began = 0.0
+        self._seen: int | None = None
 
     def __enter__(self) -> Report:
         self.open()
@@ -137,11 +138,13 @@ class Region:
                 "raise_at='call' with a GPU raises at the first wait, so max_syncs must be 0, but "
                 f"it is {self.max_syncs}"
             )
+        self._seen = session.seen()
         self._began = time.perf_counter()
 
     def close(self) -> None:
         """Ends to listen, without a judgement."""
         self.report.seconds = time.perf_counter() - self._began
+        self.report.idle = self._is_idle()
         self._is_open = False
         session.close(self, raise_at_call=self.raises_at_call)
 
@@ -151,7 +154,11 @@ class Region:
         now = time.perf_counter()
         before, after = self.report, Report(self.report.tier, self.report.note)
         before.seconds, self._began, self.report = now - self._began, now, after
+        before.idle, self._seen = self._is_idle(), session.seen()
         return before
+
+    def _is_idle(self) -> bool:
+        return self._seen is not None and self._seen == session.seen()
 
     def take(self, event: Event, *, may_raise: bool = True) -> None:
         """Records an event of code inside; called by the tier where the event happened.

@@ -28,6 +28,7 @@ class Report:
         allowed: Waits that were meant: how many for each reason.
         lost: Calls that could not be kept, as too many came at once; anything may be among them.
         failed: The program ended before its time: what it did not get to is not judged.
+        idle: No operation on a tensor of the GPU ran, so nothing was judged. Only tier 0 knows.
 
     Example:
         >>> import syncfree
@@ -44,6 +45,7 @@ class Report:
         self.allowed: dict[str, int] = {}
         self.lost = 0
         self.failed = False
+        self.idle = False
         self._recorder = Recorder()
         self._fixed: list[Finding] | None = None
 
@@ -58,6 +60,7 @@ class Report:
         allowed: Mapping[str, int] | None = None,
         lost: int = 0,
         failed: bool = False,
+        idle: bool = False,
     ) -> Report:
         """A report of findings that are known already."""
         report = cls(tier, note)
@@ -66,6 +69,7 @@ class Report:
         report.allowed = dict(allowed or {})
         report.lost = lost
         report.failed = failed
+        report.idle = idle
         return report
 
     @property
@@ -128,6 +132,7 @@ class Report:
             allowed=self.allowed,
             lost=self.lost,
             failed=self.failed,
+            idle=self.idle,
         )
 
     def json(self) -> dict[str, Any]:
@@ -148,6 +153,7 @@ class Report:
             "allowed": dict(self.allowed),
             "lost": self.lost,
             "failed": self.failed,
+            "idle": self.idle,
             "findings": [finding_as_json(each) for each in self.findings],
         }
 
@@ -236,6 +242,7 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
             allowed=values.get("allowed"),
             lost=values.get("lost", 0),
             failed=values.get("failed", False),
+            idle=values.get("idle", False),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise DetectorError(
@@ -339,4 +346,5 @@ def _merged(reports: list[Report], findings: list[list[Finding]], seconds: float
         allowed=allowed,
         lost=sum(report.lost for report in reports),
         failed=any(report.failed for report in reports),
+        idle=all(report.idle for report in reports),
     )

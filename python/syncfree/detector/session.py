@@ -59,6 +59,10 @@ class Session:
         """All regions of the process that are open now."""
         return self._open
 
+    def seen(self) -> int | None:
+        """How many operations on tensors of the GPU the tier saw; None if it does not tell."""
+        return getattr(self.tier, "seen", None)
+
     def open(self, region: Region, choice: TierChoice, *, raise_at_call: bool) -> Tier:
         """Counts a region in; the first one enters the tier.
 

@@ -141,6 +141,10 @@ _NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(")
 _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
+# Torch reads these itself: nothing that the line says is read.
+_CLIPS = re.compile(r"\bclip_grad_norm_?\(")
+_SCALES = re.compile(r"scaler\.(step|unscale_|update)\(", re.IGNORECASE)
+_READS_ITSELF = re.compile(r"\.(item|tolist)\(|\b(float|int|bool|print)\(")
 
 # For waits of the driver or of torch's debug mode, whose name does not say what was written.
 _BY_SOURCE = [
@@ -151,11 +155,12 @@ _BY_SOURCE = [
     (r"\bunique(_consecutive)?\(", UNIQUE),
     (r"\bmasked_select\(", MASK),
     (r"\b(nonzero|argwhere)\(|torch\.where\([^,()]*\)", NONZERO),
-    (r"\bclip_grad_norm_?\(", CLIP),
-    (r"\bscaler\.(step|unscale_|update)\(", SCALER),
+    (_CLIPS.pattern, CLIP),
+    (f"(?i:{_SCALES.pattern})", SCALER),
     (r"\bbarrier\(", BARRIER),
-    (r"\bempty_cache\(", ALLOCATOR),
+    # What the allocator does has names of its own; it waits, too, by functions of this name.
     (r"\bsynchronize\(", SYNCHRONIZE),
+    (r"\bempty_cache\(", ALLOCATOR),
     (r"\.(cpu|numpy)\(", READ_BACK),
     (_NEW_TENSOR.pattern, NEW_TENSOR),
     (r"\.(cuda|to)\(", UPLOAD),
@@ -188,7 +193,8 @@ def suggest(
     """
     names = [api, *op_stack]
     source = _COMMENT.sub("", source)
-    known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _by_name(names, direction)
+    known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _inside_torch(names, source)
+    known = known or _by_name(names, direction)
     if known is not None:
         return known
     if any(_READS.search(name) for name in names):
@@ -207,6 +213,15 @@ def _of_an_upload(source: str, host_memory: str | None) -> str:
     if _NEW_TENSOR.search(source):
         return NEW_TENSOR
     return NON_BLOCKING if host_memory == "pinned" else UPLOAD
+
+
+def _inside_torch(names: Sequence[str], source: str) -> str | None:
+    reads = any(_READS.search(name) or "__bool__" in name for name in names)
+    if not reads or _READS_ITSELF.search(source):
+        return None
+    if _SCALES.search(source):
+        return SCALER
+    return CLIP if _CLIPS.search(source) and not _BRANCH.search(source) else None
 
 
 def _by_name(names: Sequence[str], direction: str | None) -> str | None:

@@ -15,6 +15,11 @@ MEANT = (
     'A wait that is meant: `# sync-ok: reason` on its line, or `with syncfree.allow_sync("reason")`'
     " around it."
 )
+IDLE = (
+    "nothing was judged: no operation on a CUDA tensor ran. Without a GPU those tensors are "
+    'followed that go to "cuda" inside, where torch.cuda.is_available() is True: choose the device '
+    "there"
+)
 
 
 def as_text(report: Report) -> str:
@@ -38,6 +43,8 @@ def summary(report: Report) -> str:
         text = "the host waits at no new line"
     else:
         text = "no wait was found" if report.failed else "the host never waits"
+        if report.idle and not report.failed:
+            text = IDLE
     if report.failed:
         text += " before the program failed: what it did not get to is not judged"
     if known:

@@ -23,7 +23,8 @@ class Tier(Protocol):
     that it has changed. ``raise_at_call(on)`` makes waits raise
     before they block. ``enter_thread()`` and ``leave_thread()`` stand for `__enter__` and
     `__exit__` of every further region, in the thread that opens or closes it: regions of several
-    threads may overlap, and the one that entered the tier need not be the last.
+    threads may overlap, and the one that entered the tier need not be the last. ``seen`` counts
+    the operations on tensors of the GPU so far: where it does not grow, nothing was judged.
     """
 
     name: str

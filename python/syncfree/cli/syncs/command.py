@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,12 @@ from rich.text import Text
 
 from syncfree.cli.compare.tables import make_console
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
+from syncfree.cli.syncs.processes import (
+    Children,
+    EndOfChildError,
+    reported_before_the_end,
+    run_to_its_end,
+)
 from syncfree.cli.syncs.program import Program, ProgramError, show_error
 from syncfree.detector.stack import MACHINERY, is_inside, stack_of_error
 from syncfree.detector.text import plural
@@ -77,17 +86,26 @@ class SyncsOptions:
 def find_syncs(options: SyncsOptions) -> int:
     """Runs the program, shows the report, writes the files, and returns the exit status."""
     notes = make_console(stderr=True)
+    return _told(lambda: _find(options, notes), notes)
+
+
+def _find(options: SyncsOptions, notes: Console) -> int:
+    _check(options)
+    program = Program(options.target, options.arguments, is_module=options.module)
+    report = _run(program, options, notes)
+    if options.prove and not report.failed:
+        report = _prove(program, options, notes, report)
+    status = _show(report, options, notes)
+    return ENVIRONMENT if report.failed else status
+
+
+def _told(work: Callable[[], int], notes: Console) -> int:
+    """The status of the work; what could not be done is told."""
     try:
-        _check(options)
-        program = Program(options.target, options.arguments, is_module=options.module)
-        report = _run(program, options, notes)
-        if options.prove and not report.failed:
-            report = _prove(program, options, notes, report)
-        status = _show(report, options, notes)
+        return work()
     except (SyncfreeError, ImportError) as error:
         _complain(notes, error)
         return ENVIRONMENT
-    return ENVIRONMENT if report.failed else status
 
 
 def _check(options: SyncsOptions) -> None:
@@ -107,12 +125,30 @@ def _check(options: SyncsOptions) -> None:
     for file in written:
         if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise ProgramError(f"cannot write {file}: its folder does not exist, or it is a folder")
+    _check_apart(options)
     if options.baseline is not None and not options.update_baseline:
         from syncfree.detector.baseline import Baseline
 
         Baseline.read(options.baseline, Path.cwd())
     if options.prove:
         _check_prove(options)
+
+
+def _check_apart(options: SyncsOptions) -> None:
+    """Refuses to write two things into one file, or over the program itself."""
+    named = {
+        "the program": None if options.module else Path(options.target),
+        "--baseline": options.baseline,
+        "--json": options.json,
+        "--sarif": options.sarif,
+    }
+    files = [(name, file) for name, file in named.items() if file is not None]
+    for (name, file), (other, second) in combinations(files, 2):
+        # A pipe or /dev/null takes both.
+        if file.resolve() == second.resolve() and (file.is_file() or not file.exists()):
+            raise ProgramError(
+                f"{other} is the same file as {name}, {file}: give it one of its own"
+            )
 
 
 def _check_prove(options: SyncsOptions) -> None:
@@ -158,27 +194,55 @@ def _run(
     iterations = Iterations(
         options.warmup, options.steps, options.seconds, lambda: before.append(region.restart())
     )
-    failed = False
-    with ExitStack() as around, region:
+    children = Children()
+
+    def finish(failed: bool) -> Report:
+        if iterations.ran_out_of_time:
+            notes.print(f"stopped after {options.seconds:g} s: the report is of the run so far")
+        report = region.report
+        if before and not iterations.judged:
+            report = join(before[0], report)
+        report.failed = failed
+        if children.count:
+            report.note = f"{report.note or f'tier {report.tier}'}; {children}"
+        if options.warmup and not iterations.judged:
+            seen = plural(iterations.done, "iteration") if iterations.done else "no iteration"
+            notes.print(f"{seen} ended ({_ending(options)}): the warm-up is part of the report")
+        elif iterations.judged:
+            judged = plural(iterations.judged, "iteration")
+            notes.print(f"{judged} judged, {options.warmup} before them left out")
+        return gather(report)
+
+    def finish_now(status: int) -> int:
+        def show() -> int:
+            region.__exit__(None, None, None)
+            return _show(finish(bool(status)), options, notes)
+
+        if status:
+            notes.print(Text(f"the program exited with {status}"))
+        elif options.prove:
+            notes.print("nothing proven: the program ends its process, and cannot run again")
+        shown = _told(show, notes)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return status or shown
+
+    with ExitStack() as around:
+        around.enter_context(region)
         if prover is not None:
             around.enter_context(prover)
         if options.step_function is None:
             around.enter_context(iterations.at_optimizer_steps())
         around.enter_context(iterations.within_time())
-        failed = _run_program(lambda: program.run(options.step_function, iterations.wrap), notes)
-    if iterations.ran_out_of_time:
-        notes.print(f"stopped after {options.seconds:g} s: the report is of the run so far")
-    report = region.report
-    if before and not iterations.judged:
-        report = join(before[0], report)
-    report.failed = failed
-    if options.warmup and not iterations.judged:
-        seen = plural(iterations.done, "iteration") if iterations.done else "no iteration"
-        notes.print(f"{seen} ended ({_ending(options)}): the warm-up is part of the report")
-    elif iterations.judged:
-        judged = plural(iterations.judged, "iteration")
-        notes.print(f"{judged} judged, {options.warmup} before them left out")
-    return gather(report)
+        around.enter_context(children.counted())
+        around.enter_context(reported_before_the_end(finish_now))
+        try:
+            run = partial(program.run, options.step_function, iterations.wrap)
+            failed = _run_program(run, notes)
+        except EndOfChildError:
+            around.pop_all()  # what is open is the parent's
+            raise
+    return finish(failed)
 
 
 def _ending(options: SyncsOptions) -> str:
@@ -189,13 +253,16 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
     """Whether the program failed; what it raised is shown as the interpreter shows it.
 
     Raises:
+        EndOfChildError: This process is a child that the program forked.
         DetectorError: The detector, not the program, could not go on.
         ProgramError: There is no such program.
     """
     try:
-        run()
+        run_to_its_end(run)
     except EndOfRunError:
         pass
+    except EndOfChildError:
+        raise
     except KeyboardInterrupt:
         notes.print("interrupted: the report is of the run so far")
     except SystemExit as end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import signal
 import threading
 import time
@@ -37,6 +38,7 @@ class Iterations:
         self._seconds = seconds
         self._begin = begin
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._deadline = float("inf")
         self.done = 0
         self.ran_out_of_time = False
@@ -52,6 +54,8 @@ class Iterations:
         Raises:
             EndOfRunError: It was the last one.
         """
+        if os.getpid() != self._process:
+            return  # a forked child has iterations of its own
         with self._lock:
             self.done += 1
             done = self.done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib
 import importlib.util
 import re
@@ -142,7 +143,9 @@ def _run_module(name: str, step: str | None, wrap: Wrap) -> None:
 
 
 def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap: Wrap) -> None:
+    _clear_last()
     main = types.ModuleType("__main__")
+    _last.append(main)
     main.__dict__.update(attributes, __builtins__=__builtins__)
     file = attributes["__file__"]
     if step is None:
@@ -159,6 +162,21 @@ def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap
         code = compile(tree, file, "exec", dont_inherit=True)
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
+
+
+_last: list[types.ModuleType] = []
+
+
+@atexit.register  # before the program's own, which therefore run earlier
+def _clear_last() -> None:
+    """Lets go of a program's globals as the interpreter does at its end.
+
+    Left to the garbage collector, an open file would lose what it has not written.
+    """
+    while _last:
+        values = vars(_last.pop())
+        for name in [name for name in values if name != "__builtins__"]:
+            values[name] = None
 
 
 def _find_module(name: str) -> tuple[ModuleSpec, str]:

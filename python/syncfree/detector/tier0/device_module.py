@@ -14,7 +14,7 @@ from syncfree.detector.findings import Verdict
 from syncfree.detector.tier0 import streams
 from syncfree.detector.tier0.recording import record
 from syncfree.detector.tier0.replacing import Replacements
-from syncfree.detector.tier0.residence import is_cuda
+from syncfree.detector.tier0.residence import is_cuda, on_device
 from syncfree.errors import VirtualDeviceError
 
 MEMORY = 80 * 1024**3
@@ -27,7 +27,9 @@ def install(replace: Replacements) -> None:
     for name in torch.cuda.__all__:
         if name not in _ANSWERS and name not in _KEPT:
             old = getattr(torch.cuda, name, None)
-            if callable(old) and not _is_tensor_type(old):
+            if isinstance(old, type(torch.FloatTensor)):
+                replace.put(torch.cuda, name, _tensor_type(name, old))
+            elif callable(old) and not _is_storage_type(old):
                 _put_everywhere(replace, name, _refusal(f"torch.cuda.{name}", old))
     for name, answer in _ANSWERS.items():
         _put_everywhere(replace, name, answer)
@@ -56,9 +58,31 @@ def _put_everywhere(replace: Replacements, name: str, new: Any) -> None:
         replace.put(sys.modules[home], name, new)
 
 
-def _is_tensor_type(value: Any) -> bool:
-    """`torch.cuda.FloatTensor` and the storages: names for types, refused by torch if called."""
-    return isinstance(value, type) and value.__name__.endswith(("Tensor", "Storage"))
+def _is_storage_type(value: Any) -> bool:
+    """`torch.cuda.FloatStorage`: a name for a type; what it makes asks for the device."""
+    return isinstance(value, type) and value.__name__.endswith("Storage")
+
+
+class _TensorType(type):
+    """The type of `torch.cuda.FloatTensor`: a name for a dtype on the device, not a class."""
+
+    dtype: torch.dtype
+    is_cuda = True
+    layout = torch.strided
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        known = isinstance(instance, torch.Tensor) and on_device(instance)
+        return known and instance.dtype is cls.dtype  # type: ignore[attr-defined]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise VirtualDeviceError(
+            f"torch.cuda.{cls.__name__}(...)",
+            f"Write torch.tensor(..., dtype={cls.dtype}, device='cuda') or torch.empty.",
+        )
+
+
+def _tensor_type(name: str, old: Any) -> Any:
+    return _TensorType(name, (), {"__module__": "torch.cuda", "dtype": old.dtype})
 
 
 def _refusal(name: str, old: Any) -> Any:

@@ -14,6 +14,7 @@ from syncfree.detector.tier0.recording import in_factory, quiet, record
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import CUDA, Place, is_cpu, is_cuda, on_device, put
 from syncfree.detector.tier0.transfers import record_download, record_upload
+from syncfree.errors import VirtualDeviceError
 
 _LIKE = (
     "empty_like",
@@ -54,6 +55,7 @@ def install(replace: Replacements) -> None:
         replace.wrap(torch, name, _checked_on_host_only)
         replace.wrap(torch.Tensor, name, _checked_on_host_only)
     replace.wrap(torch, "ctc_loss", _ctc_loss)
+    replace.wrap(torch, "set_default_tensor_type", _default_type)
     replace.put(torch, "Generator", _Generator)
     replace.wrap(torch._C, "_group_tensors_by_device_and_dtype", _grouping)
 
@@ -66,6 +68,20 @@ def _default_device() -> torch.device | None:
         if isinstance(mode, DeviceContext):
             return mode.device
     return None
+
+
+def _default_type(old: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(old)
+    def set_default_tensor_type(t: Any) -> None:
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        if name.startswith("torch.cuda."):
+            raise VirtualDeviceError(
+                f"torch.set_default_tensor_type({name})",
+                "Write torch.set_default_device('cuda'), and torch.set_default_dtype(...).",
+            )
+        old(t)
+
+    return set_default_tensor_type
 
 
 def _factory(old: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from syncfree.detector.tier0.recording import record, thread
+from syncfree.detector.tier0.recording import record, see, thread
 from syncfree.detector.tier0.residence import Place, place_of, put, same_memory
 from syncfree.detector.tier0.rules import RULES, Rule
 from syncfree.detector.tier0.transfers import judge_copy, judge_indices
@@ -103,6 +103,7 @@ class FollowMarks(TorchDispatchMode):
         places = [place_of(tensor) for tensor in tensors]
         if Place.DEVICE not in places:
             return func(*args, **options)
+        see()
         if not thread.quiet:
             operation.report(args, options)
         if Place.OPEN in places:

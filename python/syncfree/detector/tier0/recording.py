@@ -18,7 +18,13 @@ class _Thread(threading.local):
     factory = 0
 
 
+class _Device:
+    # Things done with it so far, in all threads: only whether they become more is asked.
+    seen = 0
+
+
 thread = _Thread()
+device = _Device()
 
 
 def listen(recorder: Recorder) -> None:
@@ -29,6 +35,11 @@ def listen(recorder: Recorder) -> None:
 def leave(recorder: Recorder) -> None:
     """Takes a recorder out again."""
     _recorders[:] = [each for each in _recorders if each is not recorder]
+
+
+def see() -> None:
+    """Something was done with the virtual device or a tensor of it."""
+    device.seen += 1
 
 
 def listening() -> bool:
@@ -50,6 +61,7 @@ def record(
     """Hands an event to the recorders, before the wait: they may raise to prevent it."""
     if not listening():
         return
+    see()
     operators, forward_here = operators_here()
     # A copy to another device is a function of ours here, and would be an operator of torch there.
     operators = tuple(name for name in operators if not name.startswith("_Crossing"))

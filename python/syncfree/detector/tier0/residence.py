@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from syncfree.detector.tier0.recording import see
 from syncfree.errors import VirtualDeviceError
 
 CUDA = torch.device("cuda", 0)
@@ -53,6 +54,8 @@ def on_device(tensor: Tensor) -> bool:
 
 def put(tensor: Tensor, place: Place | None) -> None:
     """Says where the memory of a tensor is; of a sparse one, that of its parts."""
+    if place is Place.DEVICE:
+        see()
     if type(tensor) in _PLAIN:
         try:
             setattr(_storage_of(tensor), _NAME, place)

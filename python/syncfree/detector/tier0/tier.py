@@ -65,6 +65,11 @@ class Tier0:
         self._recorder = recorder
         self._modes = threading.local()
 
+    @property
+    def seen(self) -> int:
+        """How many operations on tensors of the virtual device there were so far."""
+        return recording.device.seen
+
     def __enter__(self) -> Tier0:
         _installation.enter()
         self.enter_thread()

@@ -80,6 +80,7 @@ class Prover:
             allowed=report.allowed,
             lost=report.lost,
             failed=report.failed,
+            idle=report.idle,
         )
 
     def _before(self, place: Place) -> None:

@@ -1,0 +1,140 @@
+"""`--sync-baseline`: waits that are known pass, new ones fail, vanished ones are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from syncfree.detector.baseline import Baseline, KnownSite
+    from syncfree.detector.report import Report
+
+# What a test found, for its report, which xdist brings to the first process.
+FOUND = pytest.StashKey[list[dict[str, Any]]]()
+
+
+class Ratchet:
+    """The baseline of a session: what it knows, and what the session's tests found."""
+
+    def __init__(self, file: Path, root: Path, update: bool) -> None:
+        self._file = file
+        self._root = root
+        self._update = update
+        self._known: Baseline | None = None
+        self._sites: dict[tuple[Any, ...], KnownSite] = {}
+        self._tests: set[str] = set()
+
+    def check(self) -> None:
+        """Refuses, before any test runs, a file that cannot be read or written.
+
+        Raises:
+            pytest.UsageError: The file is missing or no baseline, or there is no such folder.
+        """
+        from syncfree.errors import DetectorError
+
+        if self._update and not self._file.parent.is_dir():
+            raise pytest.UsageError(f"--sync-baseline: there is no folder {self._file.parent}")
+        try:
+            self._baseline()
+        except DetectorError as error:
+            raise pytest.UsageError(f"--sync-baseline: {error}") from None
+
+    def judge(self, item: pytest.Item, report: Report) -> Report:
+        """What is new in a report; notes all of it for the end of the session."""
+        from syncfree.detector.baseline import site
+
+        noted = item.stash.setdefault(FOUND, [])
+        for each in report.findings:
+            if each.counts:
+                here = site(each, self._root)
+                noted.append(
+                    {
+                        "file": here.file,
+                        "line": each.line,
+                        "function": here.function,
+                        "api": here.api,
+                        "source": here.source,
+                        "caller": here.caller,
+                        "caller_line": each.event.caller.line if each.event.caller else 0,
+                    }
+                )
+        if self._update:
+            return report.without(report.findings)
+        return report.without(self._baseline().compare(report.findings).known)
+
+    def _baseline(self) -> Baseline:
+        from syncfree.detector.baseline import Baseline
+
+        if self._known is None:
+            if self._update and not self._file.exists():
+                self._known = Baseline([], self._root)
+            else:
+                self._known = Baseline.read(
+                    self._file, self._root, written_by="--sync-baseline-update"
+                )
+        return self._known
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Adds up what the tests found."""
+        found = getattr(report, "syncfree_findings", None)
+        if found is None:
+            return
+        from syncfree.detector.baseline import KnownSite
+
+        test = report.nodeid.partition("[")[0]
+        self._tests.add(test)
+        for each in found:
+            key = tuple(each[name] for name in ("file", "line", "api", "caller", "caller_line"))
+            before = self._sites[key].tests if key in self._sites else ()
+            values = {name: value for name, value in each.items() if "line" not in name}
+            tests = tuple(sorted({*before, test}))
+            self._sites[key] = KnownSite(**values, tests=tests)
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Writes the baseline, or says which of its waits have vanished."""
+        if not self._tests and not self._update:
+            return
+        from syncfree.detector.baseline import Baseline
+        from syncfree.detector.text import plural
+
+        # What only tests outside of this session reach is neither vanished nor taken out.
+        of_others = [
+            each
+            for each in self._baseline().sites
+            if each.tests and not self._tests.intersection(each.tests)
+        ]
+        if self._update:
+            sites = [*self._sites.values(), *of_others]
+            Baseline(sites, self._root).write(self._file)
+            terminalreporter.write_sep("-", "waits for the GPU")
+            known = plural(len(sites), "known wait")
+            terminalreporter.write_line(f"{known} written to {self._file}")
+            return
+        rest = [each for each in self._baseline().sites if each not in of_others]
+        vanished = _not_among(rest, list(self._sites.values()))
+        if vanished:
+            terminalreporter.write_sep("-", "waits for the GPU")
+        for site in vanished:
+            terminalreporter.write_line(
+                f"vanished, --sync-baseline-update takes it out of {self._file.name}: {site}"
+            )
+
+
+def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]:
+    rest = list(seen)
+    missing = []
+    for each in known:
+        same = [other for other in rest if other == each] or [
+            other for other in rest if other.key == each.key
+        ]
+        if same:
+            rest.remove(same[0])
+        elif any(other.without_caller() == each for other in seen):
+            continue  # known whoever calls
+        else:
+            missing.append(each)
+    return missing
