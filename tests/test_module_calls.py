@@ -162,3 +162,42 @@ def test_a_tracer_of_fx_takes_it_for_a_leaf() -> None:
 
     graph = Tracer().trace(Step())
     assert [node.target for node in graph.nodes if node.op == "call_module"] == ["metric"]
+
+
+class Counted(nn.Module):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__["calls"] = self.__dict__.get("calls", 0) + 1
+        return super().__call__(*args, **kwargs)
+
+
+class Mixed(PeakSignalNoiseRatio, Counted):
+    pass
+
+
+class Own(PeakSignalNoiseRatio):
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__["calls"] = self.__dict__.get("calls", 0) + 1
+        return super()._call_impl(*args, **kwargs)
+
+
+@pytest.mark.parametrize("cls", [Mixed, Own])
+def test_another_way_of_calling_modules(
+    cls: type[PeakSignalNoiseRatio], pair: tuple[Tensor, Tensor], device: str
+) -> None:
+    metric = cls(1.0).to(device)
+    assert torch.equal(metric(*pair), PeakSignalNoiseRatio(1.0).to(device)(*pair))
+    assert metric.__dict__["calls"] == 1
+
+
+def test_a_tool_that_calls_all_modules_in_its_way(
+    pair: tuple[Tensor, Tensor], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metric, seen, plain = PeakSignalNoiseRatio(1.0).to(device), [], nn.Module._call_impl
+
+    def traced(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        seen.append(self)
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(nn.Module, "_call_impl", traced)
+    metric(*pair)
+    assert seen == [metric]

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torchmetrics.image as tm
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cases import FLOATING, image_pair
 from syncfree._ops.psnr import psnr_from_errors
@@ -272,3 +273,15 @@ def test_launches_of_compute(dim: Any, launches: int) -> None:
         torch.cuda.synchronize()
     on_device = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     assert len(on_device) == launches
+
+
+def test_integers_count_as_float32_whatever_the_default(device: str) -> None:
+    numbers = [torch.tensor(x, device=device) for x in ([8, 12], [2, 3], 4)]
+    torch.set_default_dtype(torch.float64)
+    try:
+        value = psnr_from_errors(*numbers, 10.0, 0)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            fakes = [mode.from_tensor(each) for each in numbers]
+            assert psnr_from_errors(*fakes, 10.0, 0).dtype == value.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)

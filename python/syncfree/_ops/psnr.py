@@ -106,7 +106,10 @@ def _fake_from_errors(
             f"Expected `data_range` to have one element, but got shape {list(data_range.shape)}."
         )
     check_dtypes(data_range, data_range, ("data_range", "data_range"))
-    # Torch's own rules for shape and dtype.
+    # Torch's own rules for shape and dtype, but for numbers without a floating one among them.
+    if not (squared_error.is_floating_point() or total.is_floating_point()):
+        squared_error = squared_error.float()
+    data_range = data_range.to(floating(data_range))
     values = data_range.reshape(()).log() - (squared_error / total).log()
     each = reduction == REDUCTIONS["none"]
     return values.new_empty(values.shape if each else ())
