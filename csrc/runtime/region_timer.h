@@ -59,7 +59,7 @@ struct RegionSlot {
   cuda::StampPlace stamps[2];
   std::uint32_t serials[2] = {0, 0};  // of the stamps; 0 without
   int stamps_sent = 0;
-  bool probe = false;                 // look at the end whether the GPU has begun
+  bool probe = false;  // look at the end whether the GPU has begun
   bool is_open = false;
   RegionSlot* next = nullptr;   // free, or behind this one in its queue
   RegionSlot* outer = nullptr;  // while open
