@@ -120,7 +120,8 @@ class AsyncCase(unittest.IsolatedAsyncioTestCase):
         "test_case_reads": "FAILED",
         "test_awaited_reads": "FAILED",
     }, said
-    assert said.count("the host waits 1 time at 1 line") == 5, said
+    failures = said.partition("short test summary info")[0]  # which has all again under CI
+    assert failures.count("the host waits 1 time at 1 line") == 5, said
     assert "judged nothing" not in said
 
 
