@@ -7,10 +7,12 @@
 
 namespace syncfree::ssim {
 
+inline constexpr int kWalkColumns = 2;  // of one lane of a walk
+
 // One element at an index, of both images and of their gradients.
 template <class T>
 struct PixelsOf {
-  using Rows = StridedRows<T>;
+  using Element = T;
   static constexpr bool kAligned = false;
 
   __device__ static float load(const Image& image, std::int64_t index) {
@@ -29,43 +31,25 @@ struct PixelsOf {
   }
 };
 
-// Four neighbours at one aligned address, and rows of both images at the same offset.
+// Neighbours at one aligned address, and rows of both images at the same offset.
 template <class T>
 struct VectorPixelsOf : PixelsOf<T> {
-  using Rows = VectorRows<T>;
   static constexpr bool kAligned = true;
 
   static bool apply(const BackwardJob<float>& job) {
     Geometry geometry{job.channels, {}, {}, {}};
     for (int axis = 0; axis < 3; ++axis) geometry.size[axis] = job.axes[axis].size;
-    if (!Rows::apply(job.preds, job.target, geometry)) return false;
+    if (!VectorRows<T>::apply(job.preds, job.target, geometry)) return false;
     for (const GradientImage* gradient : {&job.grad_preds, &job.grad_target}) {
       if (gradient->data == nullptr) continue;
       // Offsets of rows within a plane are 32-bit numbers here.
       if (gradient->stride[4] != 1 || geometry.size[1] * gradient->stride[3] > INT32_MAX ||
-          reinterpret_cast<std::uintptr_t>(gradient->data) % (kColumns * sizeof(T)) != 0)
+          reinterpret_cast<std::uintptr_t>(gradient->data) % (kWalkColumns * sizeof(T)) != 0)
         return false;
       for (int axis : {0, 1, 3})
-        if (gradient->stride[axis] % kColumns != 0) return false;
+        if (gradient->stride[axis] % kWalkColumns != 0) return false;
     }
     return true;
-  }
-
-  __device__ static void load_vector(const Image& image, std::int64_t index, float (&x)[kColumns]) {
-    T four[kColumns];
-    load_four(static_cast<const T*>(image.data) + index, four);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) x[c] = to<float>(four[c]);
-  }
-  __device__ static void store_vector(const GradientImage& gradient, std::int64_t index,
-                                      const float (&x)[kColumns]) {
-    using Vector = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
-    T four[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) four[c] = PixelsOf<T>::rounded(x[c]);
-    Vector vector;
-    memcpy(&vector, four, sizeof(vector));
-    *reinterpret_cast<Vector*>(static_cast<T*>(gradient.data) + index) = vector;
   }
 };
 

@@ -8,44 +8,47 @@
 namespace syncfree::ssim {
 namespace {
 
-// More let one kind of warps run further ahead of the other.
-constexpr int kWantedPairs = 4;
-
 // A strip at the edge needs no windows beyond it; any other has kMargin columns more on both sides,
 // which keeps vectors aligned.
 WalkStrips cut(const BackwardJob<float>& job) {
   const std::int64_t width = job.axes[2].size;
   constexpr std::int64_t kMost = kGroupColumns - 2 * kMargin;
   const std::int64_t strips = width <= kGroupColumns ? 1 : (width + kMost - 1) / kMost;
-  const std::int64_t columns = ((width + strips - 1) / strips + kColumns - 1) / kColumns * kColumns;
-  const int room = current_device_info().shared_memory_per_block - kRingOffset;
-  const int pairs = room / static_cast<int>(sizeof(PairOfRows));
+  const std::int64_t columns =
+      ((width + strips - 1) / strips + kWalkColumns - 1) / kWalkColumns * kWalkColumns;
   return {static_cast<int>((width + columns - 1) / columns), static_cast<int>(columns),
-          static_cast<int>((job.axes[1].size + kUnitRows - 1) / kUnitRows),
-          std::min(kWantedPairs, pairs)};
+          static_cast<int>((job.axes[1].size + kUnitRows - 1) / kUnitRows)};
 }
-static_assert(kWantedPairs <= kMostPairs);
-static_assert(kRingOffset + 2 * sizeof(PairOfRows) <= 64 << 10, "what a block may have everywhere");
 
-template <class Access>
+// Each block of a multiprocessor has its own, and the system takes 1 KiB besides.
+template <int kLag>
+constexpr int kMemoryOfAll = kWalkBlocks * (kWalkMemory<kLag> + 1024);
+static_assert(kMemoryOfAll<0> <= 100 << 10, "all but Turing have as much");
+
+template <class Access, int kLag>
 cudaError_t start(const BackwardJob<float>& job, cudaStream_t stream) {
   const WalkStrips strips = cut(job);
-  const std::size_t memory = kRingOffset + strips.slots * sizeof(PairOfRows);
-  const auto kernel = backward_walk_kernel<Access>;
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(memory));
+  const auto kernel = backward_walk_kernel<Access, kLag>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kWalkMemory<kLag>);
   if (error != cudaSuccess) return error;
   const std::int64_t total = job.planes * strips.strips * strips.units;
-  const unsigned blocks =
-      static_cast<unsigned>(std::min<std::int64_t>(total, current_device_info().multiprocessors));
-  kernel<<<blocks, kWalkThreads, memory, stream>>>(job, strips);
+  const unsigned blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(total, kWalkBlocks * current_device_info().multiprocessors));
+  kernel<<<blocks, kWalkThreads, kWalkMemory<kLag>, stream>>>(job, strips);
   return cudaGetLastError();
+}
+
+template <class Access>
+cudaError_t start_with_lag(const BackwardJob<float>& job, cudaStream_t stream) {
+  const int memory = current_device_info().shared_memory_per_block + 1024;
+  return kMemoryOfAll<1> <= memory ? start<Access, 1>(job, stream) : start<Access, 0>(job, stream);
 }
 
 template <class T>
 cudaError_t start_of(const BackwardJob<float>& job, cudaStream_t stream) {
-  return VectorPixelsOf<T>::apply(job) ? start<VectorPixelsOf<T>>(job, stream)
-                                       : start<PixelsOf<T>>(job, stream);
+  return VectorPixelsOf<T>::apply(job) ? start_with_lag<VectorPixelsOf<T>>(job, stream)
+                                       : start_with_lag<PixelsOf<T>>(job, stream);
 }
 
 bool has_type(DType dtype) {

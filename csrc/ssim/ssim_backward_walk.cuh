@@ -1,9 +1,8 @@
-// Gradients of values of large images: a block walks down a strip with two kinds of warps.
-//
-// Half of them walk as those of the forward pass do and find what each window passes back; the
-// others follow a few rows behind and sum it up over the windows around each pixel. Either keeps
-// the sums under way in registers, all that a thread can have, so that nothing is computed twice
-// but the halo of a strip.
+// Gradients of values of large images: each warp of a block walks down 64 columns of a strip, first
+// of windows, as in the forward pass, to find what they pass back, and a few rows behind of pixels,
+// to sum that up over the windows around each. Both keep their sums under way in registers, all
+// that a thread can have; between them lies a ring of rows that the warps of the block share, so
+// that nothing is computed twice but the halo of a strip.
 //
 // Mirror images cost nothing, as in ssim_backward_strip.cuh.
 #pragma once
@@ -18,59 +17,145 @@ struct WalkStrips {
   int strips;
   int columns;
   int units;  // down a strip
-  int slots;  // of the ring
 };
 
 inline constexpr int kUnitRows = 8;
 
+template <class T>
 struct BackwardMemory {
-  Gates gates;
   Constants<float> constants;
-  WalkMemory walk[kPairsOfWarps];
+  WindowMemory<T> walk[kWalkWarps];
 };
 
 // Behind which the ring begins.
-inline constexpr int kRingOffset = (sizeof(BackwardMemory) + 15) / 16 * 16;
+inline constexpr int kRingOffset = (sizeof(BackwardMemory<float>) + 15) / 16 * 16;
 
-template <class Access>
-__global__ void __launch_bounds__(kWalkThreads, 1)
+template <int kLag>
+inline constexpr int kWalkMemory =
+    kRingOffset + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
+
+// Sums follow the windows by kLag pairs of rows. With one, warps seldom wait for each other; none
+// is for GPUs with little shared memory.
+template <class Access, int kLag>
+class BackwardWalk {
+ public:
+  __device__ BackwardWalk(const BackwardJob<float>& job,
+                          BackwardMemory<typename Access::Element>& memory, PairOfRows* ring)
+      : width_(static_cast<int>(job.axes[2].size)),
+        ahead_(ring),
+        behind_(ring),
+        windows_(job, memory.constants, memory.walk[threadIdx.x / 32], threadIdx.x / 32),
+        outputs_(job, memory.constants, memory.walk[threadIdx.x / 32].planes, threadIdx.x / 32) {}
+
+  __device__ void run(const Piece& piece) {
+    const int pairs = piece.pairs();
+    if (piece.base + static_cast<int>(threadIdx.x) / 32 * kWarpColumns >=
+        piece.windows_end(width_)) {
+      stand_by(pairs);
+      return;
+    }
+    windows_.start(piece);
+    outputs_.start(piece);
+    windows_.enter_pair();
+    bool are_plain = windows_.judge_pair();
+    // The first rows complete no window. What they leave is written over.
+    for (int step = -kReach;; ++step) {
+      bool has_taken = false;
+      // A loop of its own: sums then stay in the registers in which they are.
+      while (are_plain &&
+             static_cast<unsigned>(step - kLag) < static_cast<unsigned>(pairs - kLag)) {
+        outputs_.fetch();
+        windows_.take_pair(*ahead_, ahead_.slot());
+        hand_on();
+        windows_.enter_pair();
+        behind_.wait();
+        if (!outputs_.is_plain(*behind_)) {
+          has_taken = true;
+          break;
+        }
+        outputs_.take_pair(*behind_);
+        behind_.advance();
+        // Here, where the compiler mixes it with what precedes.
+        are_plain = windows_.judge_pair();
+        ++step;
+      }
+      if (step == pairs + kLag) return;
+      if (!has_taken) {
+        if (step >= kLag) outputs_.fetch();
+        if (step < pairs) {
+          windows_.take_pair_about_pivots(*ahead_, ahead_.slot());
+          if (step >= 0) hand_on();
+          windows_.enter_pair();
+        }
+        if (step >= kLag) behind_.wait();
+      }
+      if (step >= kLag) {
+        outputs_.take_pair_about_pivots(*behind_);
+        behind_.advance();
+      }
+      are_plain = windows_.judge_pair();
+    }
+  }
+
+ private:
+  // Of a warp whose columns lie beyond the strip.
+  __device__ void stand_by(int pairs) {
+    for (int step = 0; step < pairs + kLag; ++step) {
+      if (step < pairs) {
+        windows_.tell_of_pivots(*ahead_, false);
+        hand_on();
+      }
+      if (step >= kLag) {
+        behind_.wait();
+        behind_.advance();
+      }
+    }
+  }
+
+  __device__ void hand_on() {
+    (*ahead_).full.pass();
+    ahead_.advance();
+  }
+
+  const int width_;
+  RingPlace<kRingPairs<kLag>> ahead_;
+  RingPlace<kRingPairs<kLag>> behind_;
+  WindowWalk<Access> windows_;
+  AdjointWalk<Access> outputs_;
+};
+
+inline constexpr int kWalkBlocks = 2;  // of a multiprocessor: all registers
+
+template <class Access, int kLag>
+__global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
     backward_walk_kernel(const __grid_constant__ BackwardJob<float> job,
                          const __grid_constant__ WalkStrips strips) {
   extern __shared__ __align__(16) unsigned char dynamic[];
-  BackwardMemory& memory = *reinterpret_cast<BackwardMemory*>(dynamic);
+  using Memory = BackwardMemory<typename Access::Element>;
+  static_assert(sizeof(Memory) <= kRingOffset);
+  Memory& memory = *reinterpret_cast<Memory*>(dynamic);
   PairOfRows* const ring = reinterpret_cast<PairOfRows*>(dynamic + kRingOffset);
   if (threadIdx.x == 0) {
-    memory.gates.close();
+    for (int i = 0; i < kRingPairs<kLag>; ++i) ring[i].open();
     memory.constants = job.current_constants();
   }
   __syncthreads();
 
   // Units of one block that lie below each other are one piece.
-  const auto each_piece = [&](auto& walk) {
-    const std::int64_t total = job.planes * strips.strips * strips.units;
-    std::int64_t unit = total * blockIdx.x / gridDim.x;
-    const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
-    const int height = static_cast<int>(job.axes[1].size);
-    const int width = static_cast<int>(job.axes[2].size);
-    while (unit < end) {
-      const std::int64_t strip = unit / strips.units, plane = strip / strips.strips;
-      const int first = static_cast<int>(unit - strip * strips.units);
-      const int count = static_cast<int>(min(std::int64_t{strips.units - first}, end - unit));
-      const int left = static_cast<int>(strip - plane * strips.strips) * strips.columns;
-      walk.run(Piece{plane, left, min(left + strips.columns, width), left == 0 ? 0 : left - kMargin,
-                     first * kUnitRows, min((first + count) * kUnitRows, height)});
-      unit += count;
-    }
-  };
-  const int warp = threadIdx.x / 32;
-  if (warp < kPairsOfWarps) {
-    WindowWalk<Access> walk(job, memory.constants, memory.walk[warp], ring, memory.gates,
-                            strips.slots, warp);
-    each_piece(walk);
-  } else {
-    AdjointWalk<Access> walk(job, memory.constants, ring, memory.gates, strips.slots,
-                             warp - kPairsOfWarps);
-    each_piece(walk);
+  BackwardWalk<Access, kLag> walk(job, memory, ring);
+  const std::int64_t total = job.planes * strips.strips * strips.units;
+  std::int64_t unit = total * blockIdx.x / gridDim.x;
+  const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
+  const int height = static_cast<int>(job.axes[1].size);
+  const int width = static_cast<int>(job.axes[2].size);
+  while (unit < end) {
+    const std::int64_t strip = unit / strips.units, plane = strip / strips.strips;
+    const int first = static_cast<int>(unit - strip * strips.units);
+    const int count = static_cast<int>(min(std::int64_t{strips.units - first}, end - unit));
+    const int left = static_cast<int>(strip - plane * strips.strips) * strips.columns;
+    walk.run(Piece{plane, left, min(left + strips.columns, width), left == 0 ? 0 : left - kMargin,
+                   first * kUnitRows, min((first + count) * kUnitRows, height)});
+    unit += count;
   }
 }
 

@@ -1,8 +1,8 @@
-// One warp walks down 128 columns of gradients: what windows pass back comes out of the ring, is
-// summed over the windows around each pixel, and leaves as the gradients of both images.
+// One warp sums up, down 64 columns, what the windows around each pixel pass back: it comes out of
+// the ring and leaves as the gradients of both images.
 #pragma once
 
-#include "ssim/ssim_backward_pixels.cuh"
+#include "ssim/ssim_backward_walk_lanes.cuh"
 #include "ssim/ssim_backward_walk_ring.cuh"
 #include "ssim/ssim_backward_walk_sums.cuh"
 
@@ -12,255 +12,169 @@ template <class Access>
 class AdjointWalk {
  public:
   __device__ AdjointWalk(const BackwardJob<float>& job, const Constants<float>& constants,
-                         PairOfRows* ring, Gates& gates, int slots, int warp)
-      : job_(job), constants_(constants), ring_(ring), gates_(gates), slots_(slots), warp_(warp) {}
+                         const WalkPlanes<typename Access::Element>& planes, int warp)
+      : job_(job), scale_(constants.scale), warp_(warp), lane_(job, planes) {}
 
-  __device__ void run(const Piece& piece) {
-    const int begin = piece.left + warp_ * kStripColumns;
-    const int pairs = piece.pairs();
-    if (begin >= piece.right) {
-      for (int pair = 0; pair < pairs; ++pair) {
-        gates_.full[place_.slot].wait(place_.round + 1);
-        give_back();
-      }
-      return;
-    }
-    top_ = piece.top;
-    end_ = piece.end;
-    right_ = piece.right;
-    column_ = begin + threadIdx.x % 32 * kColumns;
-    const int last = piece.left + (piece.right - 1 - piece.left) / kColumns * kColumns;
+  __device__ void start(const Piece& piece) {
+    const int begin = piece.left + warp_ * kWarpColumns;
+    const int last = piece.left + (piece.right - 1 - piece.left) / kWalkColumns * kWalkColumns;
+    const int column = begin + threadIdx.x % 32 * kWalkColumns;
     // A lane beyond the strip does as the last one inside: all lanes of a warp decide together.
-    column_read_ = min(column_, last);
-    at_ = kMargin + column_read_ - piece.base;
-    on_left_edge_ = begin == 0;
-    on_right_edge_ = begin + kStripColumns + kReach > width();
-    place_mirror(piece.base);
-    edge_columns_ = 0;
-    for (int c = 0; c < kColumns; ++c)
-      if (column_ + c == 0 || column_ + c == width() - 1) edge_columns_ |= 1 << c;
-    levels_ = __fmul_rn(level_of_strip<Access>(job_, piece, constants_.scale), kTapSum);
-    pivot_s_ = pivot_d_ = 0.0f;
+    const int column_read = min(column, last);
+    at_ = kMargin + column_read - piece.base;
+#pragma unroll
+    for (int c = 0; c < kWalkColumns; ++c) {
+      const bool on_edge = column + c == 0 || column + c == width() - 1;
+      column_scale_[c] = on_edge ? 0.5f * scale_ : scale_;
+    }
+    levels_ = __fmul_rn(level_of_strip<Access>(job_, piece, scale_), kTapSum);
+    pivot_ = {0.0f, 0.0f};
     about_zero_ = true;
-    preds_ = plane_offset(job_.preds, job_.channels, piece.plane);
-    target_ = plane_offset(job_.target, job_.channels, piece.plane);
-    grad_preds_ = plane_offset(job_.grad_preds, job_.channels, piece.plane);
-    grad_target_ = plane_offset(job_.grad_target, job_.channels, piece.plane);
     level_s_.clear();
     slope_s_.clear();
     level_d_.clear();
     slope_d_.clear();
+    lane_.start({column, column_read, piece.right});
+    const unsigned rows = piece.end - piece.top;
+    rows_of_preds_ = lane_.wants_preds() ? rows : 0;
+    rows_of_target_ = lane_.wants_target() ? rows : 0;
+    top_ = piece.top;
     // The first rows complete nothing, and are not written.
-    int y = piece.top - 2 * kReach;
-    for (int pair = 0; pair < pairs; ++pair, y += kPairRows) take_pair(y);
+    row_ = -2 * kReach;
+  }
+
+  // Neither the pair nor what is under way has pivots.
+  __device__ bool is_plain(const PairOfRows& pair) const {
+    return about_zero_ && !pair.has_pivots_near(warp_);
+  }
+
+  // Asks for the pixels of the outputs that are complete next. Before a barrier, which keeps the
+  // compiler from asking later.
+  __device__ void fetch() {
+#pragma unroll
+    for (int r = 0; r < kPairRows; ++r)
+      lane_.load(output_row(row_ + r), pixels_[r].preds, pixels_[r].target);
+  }
+
+  // Two rows of windows enter; two rows of outputs are complete with them.
+  __device__ void take_pair(const PairOfRows& pair) { take_rows<false>(pair); }
+
+  // The bits are those of the way without pivots where all are zero.
+  __device__ void take_pair_about_pivots(const PairOfRows& pair) {
+    const SumDifference pivot = pair.pivot[at_];
+    level_s_.move(slope_s_, pivot.s - pivot_.s);
+    level_d_.move(slope_d_, pivot.d - pivot_.d);
+    pivot_ = pivot;
+    about_zero_ = __all_sync(kWarp, pivot.s == 0.0f && pivot.d == 0.0f);
+    take_rows<true>(pair);
   }
 
  private:
   static constexpr int kWindowColumns = AdjointSums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);
 
+  using Element = typename Access::Element;
+  struct Pixels {
+    Element preds[kWalkColumns];
+    Element target[kWalkColumns];
+  };
+
+  // The first rows are not written.
+  __device__ int output_row(int row) const { return min(top_ + max(row, 0), height() - 1); }
+
   struct Sums {
-    float level_s[kColumns], slope_s[kColumns], level_d[kColumns], slope_d[kColumns];
+    float level[kWalkColumns];
+    float slope[kWalkColumns];
   };
 
   __device__ int height() const { return static_cast<int>(job_.axes[1].size); }
   __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
 
-  __device__ void give_back() {
-    gates_.empty[place_.slot].pass();
-    place_.advance(slots_);
-  }
-
-  // Windows beyond an edge are mirror images of those inside, as their pixels are. A few lanes copy
-  // one column each.
-  __device__ void place_mirror(int base) {
-    const int lane = threadIdx.x % 32;
-    const int edge = lane < 16 ? 0 : width() - 1;
-    const int distance = lane % 16 + 1;
-    mirrors_ = distance <= kReach && (lane < 16 ? on_left_edge_ : on_right_edge_);
-    mirror_from_ = kMargin + edge - base + (lane < 16 ? distance : -distance);
-    mirror_to_ = kMargin + edge - base - (lane < 16 ? distance : -distance);
-  }
-
-  __device__ void mirror_columns(PairOfRows& pair, bool has_pivots) const {
-    if (mirrors_) {
-#pragma unroll
-      for (int r = 0; r < kPairRows; ++r)
-#pragma unroll
-        for (auto& plane : pair.row[r].plane) plane[mirror_to_] = plane[mirror_from_];
-      if (has_pivots) {
-        pair.pivot_s[mirror_to_] = pair.pivot_s[mirror_from_];
-        pair.pivot_d[mirror_to_] = pair.pivot_d[mirror_from_];
-      }
-    }
-    __syncwarp();
-  }
-
-  // Two rows of windows enter; the outputs of the rows `y` and `y` + 1 are complete with them.
-  __device__ void take_pair(int y) {
-    gates_.full[place_.slot].wait(place_.round + 1);
-    PairOfRows& pair = ring_[place_.slot];
-    const int4 flags = *reinterpret_cast<const int4*>(pair.has_pivots);
-    const bool has_pivots = (flags.x | flags.y | flags.z | flags.w) != 0;
-    if (on_left_edge_ || on_right_edge_) mirror_columns(pair, has_pivots);
-    if (about_zero_ && !has_pivots) {
-      take_rows<false>(pair, y);
-      return;
-    }
-    // The bits are those of the way without pivots where all are zero.
-    const float pivot_s = pair.pivot_s[at_], pivot_d = pair.pivot_d[at_];
-    level_s_.move(slope_s_, pivot_s - pivot_s_);
-    level_d_.move(slope_d_, pivot_d - pivot_d_);
-    pivot_s_ = pivot_s;
-    pivot_d_ = pivot_d;
-    about_zero_ = __all_sync(kWarp, pivot_s == 0.0f && pivot_d == 0.0f);
-    take_rows<true>(pair, y);
+  template <bool kPivots>
+  __device__ void take_rows(const PairOfRows& pair) {
+#pragma unroll  // sums then move on without copies
+    for (int r = 0; r < kPairRows; ++r)
+      take_row<kPivots>(pair.row[r], pair.pivot, row_ + r, pixels_[r]);
+    row_ += kPairRows;
   }
 
   template <bool kPivots>
-  __device__ void take_rows(const PairOfRows& pair, int y) {
-#pragma unroll 1  // as in WindowWalk
-    for (int r = 0; r < kPairRows; ++r) take_row<kPivots>(pair, r, y + r);
-  }
-
-  template <bool kPivots>
-  __device__ void take_row(const PairOfRows& pair, int r, int y) {
-    const RowOfTerms& terms = pair.row[r];
-    const int y_read = min(max(y, 0), height() - 1);
-    float a[kColumns], b[kColumns];
-    load_pixels(job_.preds, preds_, y_read, a);
-    load_pixels(job_.target, target_, y_read, b);
-    Sums sums;
-    take_planes<kPivots>(terms.plane[kLevelS], terms.plane[kSlopeS], pair.pivot_s, pivot_s_,
-                         level_s_, slope_s_, sums.level_s, sums.slope_s);
-    take_planes<kPivots>(terms.plane[kLevelD], terms.plane[kSlopeD], pair.pivot_d, pivot_d_,
-                         level_d_, slope_d_, sums.level_d, sums.slope_d);
-    if (r == kPairRows - 1) give_back();
-    if (y >= top_ && y < end_) finish(y, sums, a, b);
-  }
-
-  template <bool kPivots>
-  __device__ void take_planes(const float* levels, const float* slopes, const float* pivots,
-                              float pivot, AdjointSums& level_sums, AdjointSums& slope_sums,
-                              float (&level)[kColumns], float (&slope)[kColumns]) {
-    float x[kWindowColumns];
-    if constexpr (kPivots) {
-      float slopes_here[kWindowColumns];
-      load_window(slopes + at_, slopes_here);
-      load_window(levels + at_, x);
+  __device__ void take_row(const RowOfTerms& terms, const SumDifference* pivots, int row,
+                           const Pixels& pixels) {
+    const int y = output_row(row);
+    float preds[kWalkColumns], target[kWalkColumns];
 #pragma unroll
-      for (int i = 0; i < kWindowColumns; ++i)
-        x[i] = fmaf(slopes_here[i], pivot - pivots[at_ + i - kReach], x[i]);
-      level_sums.add_row(x, level);
-      slope_sums.add_row(slopes_here, slope);
-    } else {
-      load_window(levels + at_, x);
-      level_sums.add_row(x, level);
-      load_window(slopes + at_, x);
-      slope_sums.add_row(x, slope);
+    for (int c = 0; c < kWalkColumns; ++c) {
+      preds[c] = to<float>(pixels.preds[c]);
+      target[c] = to<float>(pixels.target[c]);
     }
+    Sums s, d;
+    take_terms<kPivots, &SumDifference::s>(terms.plane[0], pivots, level_s_, slope_s_, s);
+    take_terms<kPivots, &SumDifference::d>(terms.plane[1], pivots, level_d_, slope_d_, d);
+    // Also of a row that is not written: complete sums would be moved to where a branch needs them.
+    finish<kPivots>(y, s, d, preds, target);
+    if (static_cast<unsigned>(row) < rows_of_preds_) lane_.store_preds(y, preds);
+    if (static_cast<unsigned>(row) < rows_of_target_) lane_.store_target(y, target);
   }
 
-  __device__ static void load_window(const float* own, float (&x)[kWindowColumns]) {
-    static_assert(kReach == kColumns + 1);
-    x[0] = own[-kReach];
+  template <bool kPivots, float SumDifference::* kOf>
+  __device__ void take_terms(const WalkTerm* terms, const SumDifference* pivots,
+                             AdjointSums& level_sums, AdjointSums& slope_sums, Sums& complete) {
+    WalkTerm window[kWindowColumns];
+    load_window(terms + at_, window);
+    SumDifference window_pivots[kWindowColumns];
+    if constexpr (kPivots) load_window(pivots + at_, window_pivots);
+    float levels[kWindowColumns], slopes[kWindowColumns];
 #pragma unroll
-    for (int i = 0; i < 3; ++i) load_shared(own + (i - 1) * kColumns, x + 1 + i * kColumns);
-    x[kWindowColumns - 1] = own[2 * kColumns];
+    for (int i = 0; i < kWindowColumns; ++i) {
+      levels[i] = window[i].level;
+      slopes[i] = window[i].slope;
+      if constexpr (kPivots)
+        levels[i] = fmaf(slopes[i], pivot_.*kOf - window_pivots[i].*kOf, levels[i]);
+    }
+    level_sums.add_row(levels, complete.level);
+    slope_sums.add_row(slopes, complete.slope);
   }
 
-  __device__ void finish(int y, const Sums& sums, const float (&a)[kColumns],
-                         const float (&b)[kColumns]) const {
-    const float scale_of_sums = constants_.scale * kTapSum;
-    const float scale = y == 0 || y == height() - 1 ? 0.5f * constants_.scale : constants_.scale;
-    const float zero_s = levels_ + pivot_s_;
-    float by_preds[kColumns], by_target[kColumns];
+  // From pixels to what both images get there, in their place.
+  template <bool kPivots>
+  __device__ void finish(int y, const Sums& by_s, const Sums& by_d, float (&preds)[kWalkColumns],
+                         float (&target)[kWalkColumns]) const {
+    const float scale_of_sums = scale_ * kTapSum;
+    const float row_scale = y == 0 || y == height() - 1 ? 0.5f : 1.0f;
+    const float zero_s = kPivots ? levels_ + pivot_.s : levels_;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float sum = a[c] + b[c], difference = a[c] - b[c];
+    for (int c = 0; c < kWalkColumns; ++c) {
+      const float sum = preds[c] + target[c], difference = preds[c] - target[c];
       const float s = fmaf(sum, scale_of_sums, -zero_s);
-      const float d = fmaf(difference, scale_of_sums, -pivot_d_);
-      const float by_s = fmaf(sums.slope_s[c], s, sums.level_s[c]);
-      const float by_d = fmaf(sums.slope_d[c], d, sums.level_d[c]);
-      by_preds[c] = (by_s + by_d) * scale;
-      by_target[c] = (by_s - by_d) * scale;
-    }
-    if (edge_columns_ != 0) {
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        if ((edge_columns_ >> c & 1) == 0) continue;
-        by_preds[c] *= 0.5f;
-        by_target[c] *= 0.5f;
-      }
-    }
-    write(job_.grad_preds, grad_preds_, y, by_preds);
-    write(job_.grad_target, grad_target_, y, by_target);
-  }
-
-  __device__ static std::int64_t row_offset(std::int64_t stride, int y) {
-    if constexpr (Access::kAligned)
-      return static_cast<int>(stride) * y;
-    else
-      return stride * y;
-  }
-
-  __device__ void load_pixels(const Image& image, std::int64_t plane, int y,
-                              float (&x)[kColumns]) const {
-    const std::int64_t row = plane + row_offset(image.stride[3], y);
-    if constexpr (Access::kAligned) {
-      Access::load_vector(image, row + column_read_, x);
-    } else {
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        x[c] = Access::load(image, row + min(column_read_ + c, width() - 1) * image.stride[4]);
-    }
-  }
-
-  __device__ void write(const GradientImage& gradient, std::int64_t plane, int y,
-                        const float (&values)[kColumns]) const {
-    if (gradient.data == nullptr) return;
-    const std::int64_t row = plane + row_offset(gradient.stride[3], y);
-    if constexpr (Access::kAligned) {
-      if (column_ < right_) Access::store_vector(gradient, row + column_, values);
-    } else {
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        if (column_ + c < right_)
-          Access::store(gradient, row + (column_ + c) * gradient.stride[4], values[c]);
+      const float d = kPivots ? fmaf(difference, scale_of_sums, -pivot_.d)
+                              : __fmul_rn(difference, scale_of_sums);
+      const float along_s = fmaf(by_s.slope[c], s, by_s.level[c]);
+      const float along_d = fmaf(by_d.slope[c], d, by_d.level[c]);
+      const float scale = column_scale_[c] * row_scale;
+      preds[c] = (along_s + along_d) * scale;
+      target[c] = (along_s - along_d) * scale;
     }
   }
 
   const BackwardJob<float>& job_;
-  const Constants<float> constants_;
-  PairOfRows* const ring_;
-  Gates& gates_;
-  const int slots_;
+  const float scale_;
   const int warp_;
-  RingPlace place_;
+  OutputLane<Access> lane_;
   AdjointSums level_s_;
   AdjointSums slope_s_;
   AdjointSums level_d_;
   AdjointSums slope_d_;
   bool about_zero_;  // the sums under way are; the same in a warp
-  float pivot_s_;
-  float pivot_d_;
+  SumDifference pivot_;
   float levels_;  // of the strip, in units of sums
-  int at_;        // where a row of terms holds the lane's first column
-  int column_;
-  int column_read_;
+  float column_scale_[kWalkColumns];
+  int at_;  // where a row of terms holds the lane's first column
   int top_;
-  int end_;
-  int right_;
-  bool on_left_edge_;
-  bool on_right_edge_;
-  int edge_columns_;  // a bit for each of the lane's columns that is the image's first or last
-  bool mirrors_;
-  int mirror_from_;
-  int mirror_to_;
-  std::int64_t preds_;
-  std::int64_t target_;
-  std::int64_t grad_preds_;
-  std::int64_t grad_target_;
+  int row_;                 // behind the top: of the outputs that are complete next
+  unsigned rows_of_preds_;  // none where the lane has no columns or nobody wants them
+  unsigned rows_of_target_;
+  Pixels pixels_[kPairRows];
 };
 
 }  // namespace syncfree::ssim

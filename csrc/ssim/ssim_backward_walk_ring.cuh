@@ -1,39 +1,37 @@
-// What windows pass back, on its way through shared memory from the warps that find it to those
-// that sum it up: a ring of row pairs, and the gates at both ends of each.
+// What windows pass back, on its way through shared memory to the sums around each pixel: a ring of
+// row pairs, each with a gate that opens once all warps of the block have written their part.
 #pragma once
 
-#include "ssim/ssim_backward_job.cuh"
+#include "ssim/ssim_backward_pixels.cuh"
 #include "ssim/ssim_strip_levels.cuh"
 
 namespace syncfree::ssim {
 
-inline constexpr int kPairsOfWarps = 4;  // one that finds and one that sums for each scheduler
-inline constexpr int kWalkThreads = 2 * 32 * kPairsOfWarps;
+inline constexpr int kWalkWarps = 4;
+inline constexpr int kWalkThreads = 32 * kWalkWarps;
+inline constexpr int kWarpColumns = 32 * kWalkColumns;
 inline constexpr int kPairRows = 2;
-inline constexpr int kGroupColumns = kPairsOfWarps * kStripColumns;
+inline constexpr int kGroupColumns = kWalkWarps * kWarpColumns;
 inline constexpr int kTermPitch = kGroupColumns + 2 * kMargin;
 static_assert(kReach == GaussianWindow::kHalo && kReach <= kMargin);
 
-struct RowOfTerms {
-  float plane[kTermPlanes][kTermPitch];
+// What one window passes back to s or d.
+struct alignas(8) WalkTerm {
+  float level;
+  float slope;
 };
 
-struct alignas(16) PairOfRows {
-  RowOfTerms row[kPairRows];
-  // About which the levels are. All are zero where no warp has any, and need not be read.
-  float pivot_s[kTermPitch];
-  float pivot_d[kTermPitch];
-  int has_pivots[kPairsOfWarps];
+struct alignas(16) RowOfTerms {
+  WalkTerm plane[2][kTermPitch];  // of s and of d
 };
 
-// Opens each time all warps of one side have passed it. Of one size on all devices and for the
+// Opens each time all warps of the block have passed it. Of one size on all devices and for the
 // host, which asks for the memory and knows no architecture.
 class alignas(8) Gate {
  public:
   __device__ void close() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(kPairsOfWarps)
-                 : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(kWalkWarps) : "memory");
 #else
     arrived_ = 0;
 #endif
@@ -67,7 +65,7 @@ class alignas(8) Gate {
           : "memory");
 #else
     const volatile unsigned& arrived = arrived_;
-    while (!__all_sync(kWarp, static_cast<int>(arrived - times * kPairsOfWarps) >= 0)) {
+    while (!__all_sync(kWarp, static_cast<int>(arrived - times * kWalkWarps) >= 0)) {
     }
     __threadfence_block();
     __syncwarp();
@@ -87,36 +85,93 @@ class alignas(8) Gate {
 
 static_assert(sizeof(Gate) == 8);
 
-inline constexpr int kMostPairs = 8;
+struct alignas(16) PairOfRows {
+  Gate full;
+  RowOfTerms row[kPairRows];
+  SumDifference pivot[kTermPitch];  // about which the levels are
+  // Of each warp. All its pivots are zero where it has none, and need not be read.
+  alignas(8) unsigned char has_pivots[8];
+  static_assert(kWalkWarps < 8);
 
-struct Gates {
-  Gate full[kMostPairs];
-  Gate empty[kMostPairs];
+  __device__ void open() {
+    full.close();
+    for (unsigned char& has : has_pivots) has = false;
+  }
 
-  __device__ void close() {
-    for (int i = 0; i < kMostPairs; ++i) full[i].close(), empty[i].close();
+  // In the columns that a warp sums over, which are its own and those on both sides.
+  __device__ bool has_pivots_near(int warp) const {
+    std::uint64_t flags;
+    memcpy(&flags, has_pivots, sizeof flags);
+    return (flags << 8 >> 8 * warp & 0xffffff) != 0;
   }
 };
 
-// Where a warp is in the ring.
-struct RingPlace {
-  int slot = 0;
-  unsigned round = 0;
+// Pairs of rows in the ring, where sums follow the windows by kLag pairs. Whoever writes a pair has
+// waited for the gate of the one kLag + 1 before it: all warps had then written that, and were done
+// with the sums of the pair kLag + 1 before that. Nor is anything read later where a piece begins,
+// whose first pairs are written without a wait: each piece ends with one for its last pair.
+template <int kLag>
+inline constexpr int kRingPairs = 2 * kLag + 2;
 
-  __device__ void advance(int slots) {
-    if (++slot < slots) return;
-    slot = 0;
-    ++round;
+// Where a warp is in the ring.
+template <int kPairs>
+class RingPlace {
+ public:
+  __device__ explicit RingPlace(PairOfRows* ring) : ring_(ring), pair_(ring) {}
+
+  __device__ PairOfRows& operator*() const { return *pair_; }
+  __device__ unsigned slot() const { return slot_; }
+  __device__ void wait() const { pair_->full.wait(round_ + 1); }
+  __device__ void advance() {
+    ++pair_;
+    if (++slot_ != kPairs) return;
+    pair_ = ring_;
+    slot_ = 0;
+    ++round_;
   }
+
+ private:
+  PairOfRows* const ring_;
+  PairOfRows* pair_;
+  unsigned slot_ = 0;
+  unsigned round_ = 0;
 };
 
 __device__ inline void load_shared(const float* from, float* x) {
-  const float4 four = *reinterpret_cast<const float4*>(from);
-  x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
+  const float2 both = *reinterpret_cast<const float2*>(from);
+  x[0] = both.x, x[1] = both.y;
 }
 
-__device__ inline void store_shared(float* to, const float (&x)[kColumns]) {
-  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+__device__ inline void load_shared(const WalkTerm* from, WalkTerm* x) {
+  const float4 both = *reinterpret_cast<const float4*>(from);
+  x[0] = {both.x, both.y}, x[1] = {both.z, both.w};
+}
+
+__device__ inline void load_shared(const SumDifference* from, SumDifference* x) {
+  const float4 both = *reinterpret_cast<const float4*>(from);
+  x[0] = {both.x, both.y}, x[1] = {both.z, both.w};
+}
+
+__device__ inline void store_shared(WalkTerm* to, const WalkTerm (&x)[kWalkColumns]) {
+  *reinterpret_cast<float4*>(to) = make_float4(x[0].level, x[0].slope, x[1].level, x[1].slope);
+}
+
+__device__ inline void store_shared(SumDifference* to, const SumDifference (&x)[kWalkColumns]) {
+  *reinterpret_cast<float4*>(to) = make_float4(x[0].s, x[0].d, x[1].s, x[1].d);
+}
+
+__device__ inline void store_shared(float* to, const float (&x)[kWalkColumns]) {
+  *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
+}
+
+// A lane's columns and those on both sides that its sums or windows hold.
+template <class T, int kCount>
+__device__ void load_window(const T* own, T (&x)[kCount]) {
+  static_assert(kCount == kWalkColumns + 2 * kReach && kReach % 2 == 1);
+  x[0] = own[-kReach];
+#pragma unroll
+  for (int i = 1; i < kCount - 1; i += kWalkColumns) load_shared(own - kReach + i, x + i);
+  x[kCount - 1] = own[kCount - 1 - kReach];
 }
 
 // Rows [top, end) of the columns [left, right) of one plane. Its windows begin at column `base`: at

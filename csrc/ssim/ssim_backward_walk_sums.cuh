@@ -9,27 +9,27 @@ namespace syncfree::ssim {
 // that came last.
 class AdjointSums {
  public:
-  static constexpr int kWindowColumns = kColumns + 2 * GaussianWindow::kHalo;
+  static constexpr int kWindowColumns = kWalkColumns + 2 * GaussianWindow::kHalo;
 
   __device__ void clear() {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
+    for (int c = 0; c < kWalkColumns; ++c)
 #pragma unroll
       for (int k = 0; k < kLast; ++k) partial_[c][k] = 0.0f;
   }
 
   // Takes in a row and gives out the sums of the outputs that end with it.
-  __device__ void add_row(const float (&x)[kWindowColumns], float (&complete)[kColumns]) {
+  __device__ void add_row(const float (&x)[kWindowColumns], float (&complete)[kWalkColumns]) {
     constexpr GaussianWindow kTaps;
-    float row[kColumns];
+    float row[kWalkColumns];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) row[c] = x[c] + x[c + kLast];
+    for (int c = 0; c < kWalkColumns; ++c) row[c] = x[c] + x[c + kLast];
 #pragma unroll
     for (int k = 1; k < kLast; ++k)
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+      for (int c = 0; c < kWalkColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    for (int c = 0; c < kWalkColumns; ++c) {
       float (&partial)[kLast] = partial_[c];
       complete[c] = partial[kLast - 1] + row[c];
 #pragma unroll
@@ -41,7 +41,7 @@ class AdjointSums {
   // These are levels; makes them those at a pivot that lies `delta` further.
   __device__ void move(const AdjointSums& slopes, float delta) {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
+    for (int c = 0; c < kWalkColumns; ++c)
 #pragma unroll
       for (int k = 0; k < kLast; ++k)
         partial_[c][k] = fmaf(slopes.partial_[c][k], delta, partial_[c][k]);
@@ -50,7 +50,7 @@ class AdjointSums {
  private:
   static constexpr int kLast = GaussianWindow::kTaps - 1;
 
-  float partial_[kColumns][kLast];
+  float partial_[kWalkColumns][kLast];
 };
 
 }  // namespace syncfree::ssim

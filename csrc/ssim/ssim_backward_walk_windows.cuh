@@ -1,158 +1,127 @@
-// One warp walks down 128 columns of windows: rows of pixels come in, what the windows pass back
+// One warp walks down 64 columns of windows: rows of pixels come in, what the windows pass back
 // goes into the ring. Window sums and their pivots are those of the forward pass (StripWalk).
 #pragma once
 
+#include "ssim/ssim_backward_walk_lanes.cuh"
 #include "ssim/ssim_backward_walk_ring.cuh"
 #include "ssim/ssim_backward_walk_sums.cuh"
 #include "ssim/ssim_backward_walk_terms.cuh"
-#include "ssim/ssim_strip_rows.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
+
+// A row of s or d of one warp.
+inline constexpr int kWarpPitch = kWarpColumns + 2 * kMargin;
+
+// How pixels become s and d, the same in a warp.
+struct alignas(8) PixelInputs {
+  float scale;
+  float level;  // taken off s
+};
+
+// Of one warp. Much of it is here since registers are short.
+template <class T>
+struct WindowMemory {
+  alignas(16) float rows[4 * kWarpPitch];  // a pair, s before d in each
+  LaneHistory history[32];
+  LaneWeights weights[32];
+  FormulaInputs formula;
+  PixelInputs pixels;
+  WalkPlanes<T> planes;
+};
 
 template <class Access>
 class WindowWalk {
  public:
   __device__ WindowWalk(const BackwardJob<float>& job, const Constants<float>& constants,
-                        WalkMemory& memory, PairOfRows* ring, Gates& gates, int slots, int warp)
+                        WindowMemory<typename Access::Element>& memory, int warp)
       : job_(job),
-        constants_(constants),
         memory_(memory),
-        ring_(ring),
-        gates_(gates),
-        slots_(slots),
         warp_(warp),
-        terms_(job, constants) {}
+        terms_(job, constants, memory.formula, memory.weights[threadIdx.x % 32]) {
+    memory.pixels.scale = constants.scale;
+  }
 
-  __device__ void run(const Piece& piece) {
-    const int begin = piece.base + warp_ * kStripColumns;
-    const int pairs = piece.pairs();
-    if (begin >= piece.windows_end(width())) {
-      for (int pair = 0; pair < pairs; ++pair) {
-        wait();
-        if (threadIdx.x % 32 == 0) ring_[place_.slot].has_pivots[warp_] = 0;
-        hand_on();
-      }
-      return;
-    }
-    const LaneColumns columns(begin, width(), kHalo);
+  __device__ void start(const Piece& piece) {
+    const int begin = piece.base + warp_ * kWarpColumns;
+    const LaneColumnsOf<kWalkColumns> columns(begin, width(), kHalo);
     const int lane = threadIdx.x % 32;
-    at_ = kMargin + warp_ * kStripColumns + kColumns * lane;
-    own_ = memory_.rows + kMargin + kColumns * lane;
-    has_halo_ = lane < 2 * kHalo;
-    halo_from_own_ = columns.halo_slot - kColumns * lane;
-    inside_ = columns.inside;
-    level_ = level_of_strip<Access>(job_, piece, constants_.scale);
+    // A lane beyond the image writes what the last one inside writes, and one without a halo where
+    // nobody reads.
+    own_ = memory_.rows + kMargin + columns.first_read - begin;
+    halo_ = memory_.rows + (lane < 16 ? kMargin + columns.halo_slot : 0);
+    __syncwarp();
+    memory_.pixels.level = level_of_strip<Access>(job_, piece, memory_.pixels.scale);
+    terms_.start(piece.plane, columns.first, __fmul_rn(memory_.pixels.level, kTapSum));
+    column_ = columns.first_read;
+    halo_column_ = columns.halo_column;
+    place_mirror(begin, columns.first, piece.base);
+    Input::place(job_, memory_.planes, piece.plane);
 
-    const std::int64_t image = piece.plane / job_.channels;
-    const std::int64_t channel = piece.plane - image * job_.channels;
-    terms_.start(piece.plane, begin, columns.first);
-
-    int row = piece.top - 2 * kHalo;
-    const Geometry geometry{job_.channels, {1, height(), width()}, {}, {}};
-    Rows rows(job_.preds, job_.target, geometry, image, channel, columns, row - 2);
-    RowData<Element> before[2], ahead[2];
-    rows.next(before[0]);
-    rows.next(before[1]);
-    rows.next(ahead[0]);
-    rows.next(ahead[1]);
-    begin_history(before);
+    row_ = piece.top - 2 * kHalo - kPairRows;
+    input().load(row_, ahead_);
+    enter_pair();
+    about_zero_ = true;
+    history() = {sums_of_pair(), {}, 0, 0};
     s_.clear();
     d_.clear();
-    wait();
-    // The first rows complete no window. What they leave is written over.
-    for (int pair = -kHalo;;) {
-      // A loop of its own: sums then stay in the registers in which they are.
-      OwnColumns x[2];
-      while (enter_pair(rows, ahead, x)) {
-        take_pair(row, x[0], NoPivots{}, NoPivots{});
-        if (pair >= 0) hand_on();
-        if (++pair == pairs) return;
-        row += kPairRows;
-        if (pair > 0) wait();
-      }
-      take_pair_about_pivots(row, x[0]);
-      if (pair >= 0) hand_on();
-      if (++pair == pairs) return;
-      row += kPairRows;
-      if (pair > 0) wait();
-    }
+    slots_with_pivots_ = ~0u;
   }
 
- private:
-  using Rows = typename Access::Rows;
-  using Element = typename Rows::Element;
-  using Sums = WindowSums<GaussianWindow>;
-  using Rules = LevelRules<GaussianWindow>;
-  static constexpr int kHalo = kReach;
-  static constexpr int kWindowColumns = Sums::kWindowColumns;
-  static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);
-
-  struct OwnColumns {
-    float s[kColumns];
-    float d[kColumns];
-  };
-
-  __device__ int height() const { return static_cast<int>(job_.axes[1].size); }
-  __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
-  __device__ LaneHistory& history() { return memory_.history[threadIdx.x % 32]; }
-
-  __device__ void wait() { gates_.empty[place_.slot].wait(place_.round); }
-  __device__ void hand_on() {
-    gates_.full[place_.slot].pass();
-    place_.advance(slots_);
-  }
-
-  __device__ void begin_history(const RowData<Element> (&before)[2]) {
-    OwnColumns x[2];
-    convert(before[0], x[0]);
-    convert(before[1], x[1]);
-    about_zero_ = true;
-    history() = {PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d), {}, 0, 0};
-  }
-
-  // Two rows come into shared memory. True if zero is good enough a pivot for them and for all
-  // that is under way.
-  __device__ bool enter_pair(Rows& rows, RowData<Element> (&ahead)[2], OwnColumns (&x)[2]) {
+  // Two rows come into shared memory.
+  __device__ void enter_pair() {
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < kPairRows; ++r) {
-      const SumDifference halo = convert(ahead[r], x[r]);
-      rows.next(ahead[r]);  // before the barrier, which keeps the compiler from asking later
-      store_row(own_ + r * 2 * kRowFloats, x[r], halo);
+      OwnColumns x;
+      const SumDifference halo = convert(ahead_[r], x);
+      float* const own = own_ + r * 2 * kWarpPitch;
+      store_shared(own, x.s);
+      store_shared(own + kWarpPitch, x.d);
+      halo_[r * 2 * kWarpPitch] = halo.s;
+      halo_[r * 2 * kWarpPitch + kWarpPitch] = halo.d;
     }
+    row_ += kPairRows;
+    // Before the barrier, which keeps the compiler from asking later.
+    input().load(row_, ahead_);
     __syncwarp();
-    const PixelSums pair = PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d);
+  }
+
+  // True if zero is good enough a pivot for the two rows and for all that is under way.
+  __device__ bool judge_pair() {
+    const PixelSums pair = sums_of_pair();
     const PixelSums two_pairs = history().last_pair + pair;
     history().last_pair = pair;
-    s_needs_none_ = Rules::s_needs_none(two_pairs, constants_.twice_c2);
-    d_needs_none_ = Rules::d_needs_none(two_pairs, constants_.twice_c2);
-    if (!__all_sync(kWarp, s_needs_none_ && d_needs_none_ && about_zero_)) return false;
-    if (((slots_with_pivots_ >> place_.slot) & 1) != 0) publish_pivots(0.0f, 0.0f);
-    slots_with_pivots_ &= ~(1u << place_.slot);
-    if (threadIdx.x % 32 == 0) ring_[place_.slot].has_pivots[warp_] = 0;
-    return true;
+    const float twice_c2 = memory_.formula.twice_c2;
+    s_needs_none_ = Rules::s_needs_none(two_pairs, twice_c2);
+    d_needs_none_ = Rules::d_needs_none(two_pairs, twice_c2);
+    const int y = row_ - kPairRows - kHalo;
+    const bool at_edge = y < kReach || y > height() - kReach - kPairRows;
+    return __all_sync(kWarp, s_needs_none_ && d_needs_none_ && about_zero_ && !at_edge);
   }
 
-  template <class AboutS, class AboutD>
-  __device__ void take_pair(int row, OwnColumns& x, const AboutS& about_s, const AboutD& about_d) {
-    // Unrolled, both kinds of warps have twice the code, and spills in their loops.
-#pragma unroll 1
-    for (int r = 0; r < kPairRows; ++r) {
-      take_row(r, row, x, about_s, about_d);
-      if (r > 0) break;
-      // Kept in registers over the first row, they would push others out.
-      load_shared(own_ + 2 * kRowFloats, x.s);
-      load_shared(own_ + 3 * kRowFloats, x.d);
+  // What the windows pass back whose last rows these are, into a slot of the ring. The first pairs
+  // of a piece complete none.
+  __device__ void take_pair(PairOfRows& pair, unsigned slot) {
+    if ((slots_with_pivots_ >> slot & 1) != 0) {
+      publish_pivots(pair, {0.0f, 0.0f});
+      tell_of_pivots(pair, false);
+      slots_with_pivots_ ^= 1u << slot;
     }
+    take_rows<false>(pair);
   }
 
-  __device__ void take_pair_about_pivots(int row, OwnColumns& x) {
+  __device__ void tell_of_pivots(PairOfRows& pair, bool any) const {
+    if (threadIdx.x % 32 == 0) pair.has_pivots[warp_] = any;
+  }
+
+  // The bits are those of the way without pivots where all are zero.
+  __device__ void take_pair_about_pivots(PairOfRows& pair, unsigned slot) {
     // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
     const bool s_is_plain = __all_sync(kWarp, s_needs_none_);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none_);
     LaneHistory& lane = history();
-    SumDifference level = Rules::level_of_pair(lane.last_pair, own_);
+    SumDifference level = Rules::level_of_pair<kWarpPitch>(lane.last_pair, own_of_both());
     if (s_is_plain) level.s = 0.0f;
     if (d_is_plain) level.d = 0.0f;
     constexpr int kPairs = LaneHistory::kPairs + 1;
@@ -166,47 +135,138 @@ class WindowWalk {
     const Pivots about_s{level.s, second_last.s}, about_d{level.d, second_last.d};
     s_.move_pivots({last.s, third_last.s}, about_s);
     d_.move_pivots({last.d, third_last.d}, about_d);
-    publish_pivots(__fmul_rn(about_s.old, kTapSum), __fmul_rn(about_d.old, kTapSum));
-    slots_with_pivots_ |= 1u << place_.slot;
-    if (threadIdx.x % 32 == 0) ring_[place_.slot].has_pivots[warp_] = 1;
-    take_pair(row, x, about_s, about_d);
+    publish_pivots(pair, {__fmul_rn(about_s.old, kTapSum), __fmul_rn(about_d.old, kTapSum)});
+    tell_of_pivots(pair, __any_sync(kWarp, about_s.old != 0.0f || about_d.old != 0.0f));
+    slots_with_pivots_ |= 1u << slot;
+    take_rows<true>(pair);
+  }
+
+ private:
+  using Input = InputLane<Access>;
+  using Element = typename Access::Element;
+  using RawPair = RawRow<Element>[kPairRows];
+  using Sums = WindowSums<GaussianWindow, kWalkColumns>;
+  // Few lanes should need a pivot: all warps of the block wait for one that is about pivots.
+  using Rules = LevelRules<GaussianWindow, 4>;
+  static constexpr int kHalo = kReach;
+  static constexpr int kWindowColumns = Sums::kWindowColumns;
+  static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);
+
+  struct OwnColumns {
+    float s[kWalkColumns];
+    float d[kWalkColumns];
+  };
+
+  __device__ int height() const { return static_cast<int>(job_.axes[1].size); }
+  __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
+  // Of the lane and its neighbour with which it has its pivots in common.
+  __device__ const float* own_of_both() const {
+    return memory_.rows + (own_ - memory_.rows) / kColumns * kColumns;
+  }
+  __device__ LaneHistory& history() { return memory_.history[threadIdx.x % 32]; }
+
+  // Two neighbouring lanes have pivots in common: one lane's few pixels often seem to need some.
+  // Over the pair of rows that stands in shared memory.
+  __device__ PixelSums sums_of_pair() const {
+    const auto sums_of_row = [](const float* row) {
+      float s[kColumns], d[kColumns];
+      memcpy(s, __builtin_assume_aligned(row, 16), sizeof s);
+      memcpy(d, __builtin_assume_aligned(row + kWarpPitch, 16), sizeof d);
+      return PixelSums::of(s, d);
+    };
+    const float* const both = own_of_both();
+    return sums_of_row(both) + sums_of_row(both + 2 * kWarpPitch);
+  }
+
+  __device__ Input input() const { return {job_, memory_.planes, column_, halo_column_}; }
+
+  template <bool kPivots>
+  __device__ void take_rows(PairOfRows& pair) {
+#pragma unroll  // sums then move on without copies
+    for (int r = 0; r < kPairRows; ++r) take_row<kPivots>(pair, r);
+    if (has_edge_) mirror(pair);
   }
 
   // A row enters, and the windows are complete whose middle is the row kHalo before it.
-  template <class AboutS, class AboutD>
-  __device__ void take_row(int r, int first_row, const OwnColumns& own_columns,
-                           const AboutS& about_s, const AboutD& about_d) {
-    const float* const own = own_ + r * 2 * kRowFloats;
+  template <bool kPivots>
+  __device__ void take_row(PairOfRows& pair, int r) {
+    const float* const own = own_ + r * 2 * kWarpPitch;
+    RowOfTerms& row = pair.row[r];
     float x[kWindowColumns];
-    StripMoments sums;
-    load_window(own + kRowFloats, own_columns.d, x);
-    d_.add_row(x, about_d, sums.d, sums.dd);
-    load_window(own, own_columns.s, x);
-    s_.add_row(x, about_s, sums.s, sums.ss);
-    const float zero_s = __fmul_rn(level_, kTapSum);
-    const int y = first_row + r - kHalo;
-    RowOfTerms& row = ring_[place_.slot].row[r];
-    if constexpr (std::is_same_v<AboutS, Pivots>)
-      terms_.put(sums, y, row, at_, fmaf(about_s.old, kTapSum, zero_s),
-                 __fmul_rn(about_d.old, kTapSum));
-    else
-      terms_.put(sums, y, row, at_, zero_s);
+    WindowMoments sums;
+    if constexpr (kPivots) {
+      const SumDifference young = history().level[0], old = history().level[2];
+      load_window(own + kWarpPitch, x);
+      d_.add_row(x, Pivots{young.d, old.d}, sums.d, sums.dd);
+      load_window(own, x);
+      s_.add_row(x, Pivots{young.s, old.s}, sums.s, sums.ss);
+      publish(row, terms_.find(sums, row_ - kPairRows + r - kHalo, __fmul_rn(old.s, kTapSum),
+                               __fmul_rn(old.d, kTapSum)));
+    } else {
+      load_window(own + kWarpPitch, x);
+      d_.add_row(x, NoPivots{}, sums.d, sums.dd);
+      load_window(own, x);
+      s_.add_row(x, NoPivots{}, sums.s, sums.ss);
+      publish(row, terms_.find(sums));
+    }
   }
 
-  __device__ void publish_pivots(float s, float d) const {
-    store_shared(ring_[place_.slot].pivot_s + at_, {s, s, s, s});
-    store_shared(ring_[place_.slot].pivot_d + at_, {d, d, d, d});
+  // Windows beyond an edge are mirror images of those inside, as their pixels are.
+  __device__ void place_mirror(int begin, int column, int base) {
+    has_edge_ = begin == 0 || begin + kWarpColumns + kReach + 1 >= width();
+    const int last = width() - 1;
+    const bool at_left = column <= kReach, at_right = column + 1 >= last - kReach && column < last;
+    mirrors_ = at_left || at_right;
+    mirror_at_ = kMargin - base + (at_left ? 0 : 2 * last) - column;
+    // What a lane beyond the image finds goes where nobody reads: its place belongs to a mirror
+    // image.
+    at_ = column < width() ? kMargin + column - base : 0;
+    is_cut_ = column == last;
+  }
+
+  template <class T>
+  __device__ void publish(T* values, const T (&x)[kWalkColumns]) const {
+    if (Access::kAligned || !is_cut_)
+      store_shared(values + at_, x);
+    else
+      values[at_] = x[0];
+  }
+
+  __device__ void publish(RowOfTerms& row, const TermsOfLane& terms) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) publish(row.plane[i], terms.plane[i]);
+  }
+
+  // What the lane has published. An edge itself is its own mirror image.
+  template <class T>
+  __device__ void mirror(T* values) const {
+#pragma unroll
+    for (int c = 0; c < kWalkColumns; ++c) values[mirror_at_ - c] = values[at_ + c];
+  }
+
+  __device__ void mirror(PairOfRows& pair) const {
+    if (!mirrors_) return;
+#pragma unroll
+    for (RowOfTerms& row : pair.row)
+#pragma unroll
+      for (auto& values : row.plane) mirror(values);
+  }
+
+  __device__ void publish_pivots(PairOfRows& pair, const SumDifference& pivot) const {
+    publish(pair.pivot, {pivot, pivot});
+    if (mirrors_) mirror(pair.pivot);
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
-    return {fmaf(a + b, constants_.scale, -level_), __fmul_rn(a - b, constants_.scale)};
+    const PixelInputs inputs = memory_.pixels;
+    return {fmaf(a + b, inputs.scale, -inputs.level), __fmul_rn(a - b, inputs.scale)};
   }
 
   // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
-  __device__ SumDifference convert(const RowData<Element>& data, OwnColumns& own) const {
+  __device__ SumDifference convert(const RawRow<Element>& data, OwnColumns& own) const {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
+    for (int c = 0; c < kWalkColumns; ++c) {
+      const SumDifference x = sum_difference(to<float>(data.preds[c]), to<float>(data.target[c]));
       own.s[c] = x.s;
       own.d[c] = x.d;
     }
@@ -214,49 +274,27 @@ class WindowWalk {
     return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
   }
 
-  __device__ void store_row(float* own, const OwnColumns& x, const SumDifference& halo) const {
-    if (inside_) {
-      store_shared(own, x.s);
-      store_shared(own + kRowFloats, x.d);
-    }
-    if (has_halo_) {
-      own[halo_from_own_] = halo.s;
-      own[halo_from_own_ + kRowFloats] = halo.d;
-    }
-  }
-
-  // The lane's own columns it has already.
-  __device__ static void load_window(const float* own, const float (&own_columns)[kColumns],
-                                     float (&x)[kWindowColumns]) {
-    x[0] = own[-kHalo];
-    load_shared(own - kColumns, x + 1);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) x[kHalo + c] = own_columns[c];
-    load_shared(own + kColumns, x + kHalo + kColumns);
-    x[kWindowColumns - 1] = own[2 * kColumns];
-  }
-
   const BackwardJob<float>& job_;
-  const Constants<float> constants_;
-  WalkMemory& memory_;
-  PairOfRows* const ring_;
-  Gates& gates_;
-  const int slots_;
+  WindowMemory<Element>& memory_;
   const int warp_;
-  RingPlace place_;
-  unsigned slots_with_pivots_ = ~0u;  // or with rubbish in their place
+  int at_;  // where a row of terms holds the lane's first column
   Sums s_;
   Sums d_;
   bool s_needs_none_;
   bool d_needs_none_;
   bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
-  float level_;
   WindowTerms terms_;
   float* own_;
-  int at_;  // where a row of terms holds the lane's first column
-  int halo_from_own_;
-  bool has_halo_;
-  bool inside_;
+  float* halo_;
+  unsigned slots_with_pivots_;  // of the ring, or with rubbish in their place
+  bool has_edge_;               // of the image, or is near it; the same in a warp
+  bool mirrors_;
+  int mirror_at_;  // of the lane's first column; to the left of that the next
+  bool is_cut_;    // the second column lies beyond the image; never where pixels are aligned
+  int row_;        // of `ahead_`
+  int column_;
+  int halo_column_;
+  RawPair ahead_;
 };
 
 }  // namespace syncfree::ssim

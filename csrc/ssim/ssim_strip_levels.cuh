@@ -21,7 +21,8 @@ struct alignas(16) PixelSums {
   SumDifference sum;
   SumDifference square;
 
-  static __device__ PixelSums of(const float (&s)[kColumns], const float (&d)[kColumns]) {
+  template <int kCount>
+  static __device__ PixelSums of(const float (&s)[kCount], const float (&d)[kCount]) {
     return {{over(s), over(d)}, {over_squares(s), over_squares(d)}};
   }
 
@@ -31,12 +32,14 @@ struct alignas(16) PixelSums {
   }
 
  private:
-  static __device__ float over(const float (&x)[kColumns]) { return (x[0] + x[1]) + (x[2] + x[3]); }
+  static __device__ float over(const float (&x)[4]) { return (x[0] + x[1]) + (x[2] + x[3]); }
+  static __device__ float over(const float (&x)[2]) { return x[0] + x[1]; }
 
-  static __device__ float over_squares(const float (&x)[kColumns]) {
+  template <int kCount>
+  static __device__ float over_squares(const float (&x)[kCount]) {
     float sum = __fmul_rn(x[0], x[0]);
 #pragma unroll
-    for (int c = 1; c < kColumns; ++c) sum = fmaf(x[c], x[c], sum);
+    for (int c = 1; c < kCount; ++c) sum = fmaf(x[c], x[c], sum);
     return sum;
   }
 };
@@ -62,8 +65,9 @@ struct WalkMemory {
 // variance V, and the formula divides by V + 2 C2. So zero is good enough a pivot where
 //   mean^2 < care * 2 C2 + kSpread * V,
 // judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
-// not matter where the warp began.
-template <class Taps>
+// not matter where the warp began. Of 16 pixels of noise about zero one in 20,000 sets seems to
+// need a pivot with kSpread 2, one in a million with 4.
+template <class Taps, int kSpread = 2>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
@@ -74,12 +78,13 @@ class LevelRules {
     return needs_none(sums.sum.d, sums.square.d, 0.5f, twice_c2);
   }
 
-  // Of the lane's columns in the pair of rows that stands in shared memory.
+  // Of four columns in the pair of rows that stands in shared memory.
+  template <int kPitch = kRowFloats>
   static __device__ SumDifference level_of_pair(const PixelSums& sums, const float* own) {
     constexpr float kShare = 0.5f / kColumns;
     const SumDifference level{sums.sum.s * kShare, sums.sum.d * kShare};
     const bool usual = is_usual(level.s) && is_usual(level.d);
-    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels(own);
+    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels<kPitch>(own);
   }
 
   // Not beyond 1024 times the data range, about.
@@ -88,7 +93,6 @@ class LevelRules {
  private:
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr float kUsual = 1024.0f / kTapSum;
-  static constexpr float kSpread = 2.0f;
 
   static __device__ bool needs_none(float sum, float square, float care, float twice_c2) {
     constexpr float kPixels = 4.0f * kColumns;
@@ -100,14 +104,15 @@ class LevelRules {
 
   // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
   // Where all pixels lie far outside the data range, none of them is an outlier.
+  template <int kPitch>
   static __device__ SumDifference level_of_usual_pixels(const float* own) {
     float least = INFINITY;
-    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel(own, i)));
+    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel<kPitch>(own, i)));
     const float limit = fmaxf(kUsual, 16.0f * least);
     SumDifference sum{0.0f, 0.0f};
     int count = 0;
     for (int i = 0; i < 2 * kColumns; ++i) {
-      const SumDifference x = pixel(own, i);
+      const SumDifference x = pixel<kPitch>(own, i);
       if (!(fabsf(x.s) < limit && fabsf(x.d) < limit)) continue;
       sum.s += x.s;
       sum.d += x.d;
@@ -117,9 +122,10 @@ class LevelRules {
     return {sum.s * share, sum.d * share};
   }
 
+  template <int kPitch>
   static __device__ SumDifference pixel(const float* own, int i) {
-    const float* const s = own + i / kColumns * 2 * kRowFloats + i % kColumns;
-    return {s[0], s[kRowFloats]};
+    const float* const s = own + i / kColumns * 2 * kPitch + i % kColumns;
+    return {s[0], s[kPitch]};
   }
 
   static __device__ float size(const SumDifference& x) { return fmaxf(fabsf(x.s), fabsf(x.d)); }

@@ -20,14 +20,15 @@ struct RowData {
 };
 
 // Which columns a lane reads, as offsets from the start of the row.
-struct LaneColumns {
-  int first;  // of the lane's four
-  // Of the four that it reads. A lane beyond the image does as the last one inside, whatever the
+template <int kCount>
+struct LaneColumnsOf {
+  int first;  // of the lane's columns
+  // Of those that it reads. A lane beyond the image does as the last one inside, whatever the
   // layout: all lanes of a warp decide together.
   int first_read;
   int halo_column;
   int halo_slot;  // where the halo stands, counted from the strip's first column
-  bool inside;    // the first of the four lies in the image
+  bool inside;    // the first of the lane's columns lies in the image
 
   // The mirror image of a column, or some column of the image where nobody uses the value.
   static __device__ int mirrored(int column, int width) {
@@ -35,18 +36,20 @@ struct LaneColumns {
   }
 
   // `halo` columns on each side.
-  __device__ LaneColumns(int strip_begin, int width, int halo) {
+  __device__ LaneColumnsOf(int strip_begin, int width, int halo) {
     const int lane = threadIdx.x % 32;
-    first = strip_begin + kColumns * lane;
-    first_read = min(first, (width - 1) / kColumns * kColumns);
+    first = strip_begin + kCount * lane;
+    first_read = min(first, (width - 1) / kCount * kCount);
     inside = first < width;
     // The halo on the right begins where the last lane with a column of the image ends.
-    const int columns_inside = (width - strip_begin + kColumns - 1) / kColumns * kColumns;
+    const int columns_inside = (width - strip_begin + kCount - 1) / kCount * kCount;
     const int k = min(lane % 16, 2 * halo - 1);
-    halo_slot = k < halo ? k - halo : min(columns_inside, kStripColumns) + k - halo;
+    halo_slot = k < halo ? k - halo : min(columns_inside, 32 * kCount) + k - halo;
     halo_column = mirrored(strip_begin + halo_slot, width);
   }
 };
+
+using LaneColumns = LaneColumnsOf<kColumns>;
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t,
@@ -57,12 +60,16 @@ __device__ T load_element(const void* from) {
   return detail::bit_cast<T>(*static_cast<const BitsOf<T>*>(from));
 }
 
-// One load of the lane's four elements. Not through __ldg: such loads the compiler moves across
+template <int kBytes>
+using VectorOf =
+    std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::uint32_t>>;
+
+// One load of the lane's elements. Not through __ldg: such loads the compiler moves across
 // barriers, to where they come too late.
-template <class T>
-__device__ void load_four(const void* from, T (&to)[kColumns]) {
-  using Vector = std::conditional_t<sizeof(T) == 4, uint4,
-                                    std::conditional_t<sizeof(T) == 2, uint2, std::uint32_t>>;
+template <class T, int kCount>
+__device__ void load_columns(const void* from, T (&to)[kCount]) {
+  using Vector = VectorOf<kCount * sizeof(T)>;
+  static_assert(sizeof(Vector) == sizeof to);
   const Vector vector = *static_cast<const Vector*>(from);
   memcpy(to, &vector, sizeof to);
 }
@@ -107,8 +114,8 @@ class VectorRows {
   __device__ void next(RowData<T>& row) {
     const int distance = abs(offset_);
     const auto offset = static_cast<unsigned>(max(min(distance, twice_last_ - distance), 0));
-    load_four(a_ + offset, row.a);
-    load_four(b_ + offset, row.b);
+    load_columns(a_ + offset, row.a);
+    load_columns(b_ + offset, row.b);
     row.halo = load_element<T>(halo_ + offset);
     offset_ += step_;
   }

@@ -63,34 +63,34 @@ struct Pivots {
 
 struct NoPivots {};  // both zero
 
-template <class Taps>
+template <class Taps, int kCount = kColumns>
 class WindowSums {
  public:
   // The lane's columns and the halo on both sides.
-  static constexpr int kWindowColumns = kColumns + 2 * Taps::kHalo;
+  static constexpr int kWindowColumns = kCount + 2 * Taps::kHalo;
 
   // Takes in a row and gives out the sums of the window that ends with it. `x` is used up.
-  __device__ void add_row(float (&x)[kWindowColumns], const NoPivots&, float (&sum)[kColumns],
-                          float (&square)[kColumns]) {
-    float row_sum[kColumns], row_square[kColumns];
+  __device__ void add_row(float (&x)[kWindowColumns], const NoPivots&, float (&sum)[kCount],
+                          float (&square)[kCount]) {
+    float row_sum[kCount], row_square[kCount];
     filter_with_squares(x, row_sum, row_square);
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    for (int c = 0; c < kCount; ++c) {
       sum[c] = advance(sum_[c], row_sum[c], row_sum[c], sum_[c][kOld - 1]);
       square[c] = advance(square_[c], row_square[c], row_square[c], square_[c][kOld - 1]);
     }
   }
 
   // The same about pivots, with the same bits where both are zero.
-  __device__ void add_row(float (&x)[kWindowColumns], const Pivots& pivots, float (&sum)[kColumns],
-                          float (&square)[kColumns]) {
+  __device__ void add_row(float (&x)[kWindowColumns], const Pivots& pivots, float (&sum)[kCount],
+                          float (&square)[kCount]) {
 #pragma unroll
     for (int i = 0; i < kWindowColumns; ++i) x[i] = __fsub_rn(x[i], pivots.young);
-    float row_sum[kColumns], row_square[kColumns];
+    float row_sum[kCount], row_square[kCount];
     filter_with_squares(x, row_sum, row_square);
     const float delta = pivots.old - pivots.young;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
+    for (int c = 0; c < kCount; ++c) {
       const Moments row = about({row_sum[c], row_square[c]}, delta, 0);
       const Moments grown = about({sum_[c][kOld - 1], square_[c][kOld - 1]}, delta, kOld - 1);
       sum[c] = advance(sum_[c], row_sum[c], row.sum, grown.sum);
@@ -105,7 +105,7 @@ class WindowSums {
 
   __device__ void clear() {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
+    for (int c = 0; c < kCount; ++c)
 #pragma unroll
       for (int k = 0; k < kLast; ++k) sum_[c][k] = square_[c][k] = 0.0f;
   }
@@ -115,7 +115,7 @@ class WindowSums {
   static constexpr int kOld = 2 * kLast / 3 + 1;  // sums over more rows than this are old
 
   // Element k: over the k + 1 rows that came last.
-  using Partial = float[kColumns][kLast];
+  using Partial = float[kCount][kLast];
 
   struct Moments {
     float sum;
@@ -135,15 +135,15 @@ class WindowSums {
 #pragma unroll
     for (int k = kFrom; k < kTo; ++k)
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
+      for (int c = 0; c < kCount; ++c) {
         const Moments moved = about({sum_[c][k], square_[c][k]}, delta, k);
         sum_[c][k] = moved.sum;
         square_[c][k] = moved.square;
       }
   }
 
-  static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kColumns],
-                                             float (&row_square)[kColumns]) {
+  static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
+                                             float (&row_square)[kCount]) {
     filter(x, row_sum, [](float end, float sum) { return end + sum; });
     // The outermost columns belong to one window each, as end taps.
 #pragma unroll
@@ -153,11 +153,11 @@ class WindowSums {
 
   // Adds the outermost columns by `add_end`.
   template <class AddEnd>
-  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kColumns],
+  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kCount],
                                 const AddEnd& add_end) {
     constexpr int kEnd = kWindowColumns - 1;
     if constexpr (Taps::kUniform) {
-      static_assert(Taps::kTaps == 7 && kColumns == 4);
+      static_assert(Taps::kTaps == 7 && kCount == 4);
       const float left = x[1] + x[2], right = x[7] + x[8];
       const float common = (x[3] + x[4]) + (x[5] + x[6]);
       row[0] = add_end(x[0], left) + common;
@@ -168,12 +168,12 @@ class WindowSums {
       constexpr Taps kTaps;
       row[0] = add_end(x[0], x[kLast]);
 #pragma unroll
-      for (int c = 1; c < kColumns - 1; ++c) row[c] = x[c] + x[c + kLast];
-      row[kColumns - 1] = add_end(x[kEnd], x[kEnd - kLast]);
+      for (int c = 1; c < kCount - 1; ++c) row[c] = x[c] + x[c + kLast];
+      row[kCount - 1] = add_end(x[kEnd], x[kEnd - kLast]);
 #pragma unroll
       for (int k = 1; k < kLast; ++k)
 #pragma unroll
-        for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+        for (int c = 0; c < kCount; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
     }
   }
 

@@ -2,7 +2,18 @@
 // pieces of work to do.
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <cstring>
+
+namespace {
+
+// Of a block, in bytes: that of an H100, or as many KiB as CUDA_ON_CPU_SHARED_MEMORY says.
+int shared_memory() {
+  const char* wanted = std::getenv("CUDA_ON_CPU_SHARED_MEMORY");
+  return (wanted != nullptr ? std::atoi(wanted) : 227) << 10;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -27,7 +38,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 0;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 227 << 10;
+      *value = shared_memory();
       return cudaSuccess;
     default:
       return cudaErrorInvalidValue;
