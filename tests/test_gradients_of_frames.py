@@ -46,6 +46,20 @@ def test_keeps_digits_where_levels_differ_all_over(device: str) -> None:
     check_truth([smooth(720, 1500, seed).to(device) for seed in (1, 9)])
 
 
+def test_last_strip_narrower_than_a_window(device: str) -> None:
+    """Of a panorama. Its right end has the gradients that it has by itself."""
+    images = [x.clone() for x in image_pair((1, 1, 720, 27133), torch.float32, device)]
+    for x, level in zip(images, (0.9, 0.7), strict=True):
+        x[..., 300:400, -150:-90].mul_(1e-3).add_(level)
+
+    def total(a: Tensor, b: Tensor) -> Tensor:
+        return ssim(a, b) * a.shape[-1]
+
+    ends = [x[..., -1300:].contiguous() for x in images]
+    got = [g[..., -1250:] for g in gradients(total, *images)]
+    check(got, [g[..., -1250:].double() for g in gradients(total, *ends)])
+
+
 def test_flat_places_in_noise(device: str) -> None:
     """Where a few warps have to go about pivots of their own, and those beside them do not."""
     images = image_pair((1, 1, 720, 1280), torch.float32, device)

@@ -216,8 +216,9 @@ class WindowWalk {
     has_edge_ = begin == 0 || begin + kWarpColumns + kReach + 1 >= width();
     const int last = width() - 1;
     const bool at_left = column <= kReach, at_right = column + 1 >= last - kReach && column < last;
-    mirrors_ = at_left || at_right;
     mirror_at_ = kMargin - base + (at_left ? 0 : 2 * last) - column;
+    // Behind a row of terms lies what no output of this strip needs: there the next one is narrow.
+    mirrors_ = (at_left || at_right) && mirror_at_ < kTermPitch;
     // What a lane beyond the image finds goes where nobody reads: its place belongs to a mirror
     // image.
     at_ = column < width() ? kMargin + column - base : 0;
