@@ -68,11 +68,11 @@ test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
 	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest $(IN_PARALLEL) --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
 
 # Every kernel at few sizes: the sanitizers take a hundred times as long.
-SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_early_launches.py tests/test_accuracy_errors.py \
+SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_errors.py \
   $(addprefix tests/test_accuracy_states.py::,test_many_classes test_many_samples) \
   $(addprefix tests/test_gradients.py::,test_value test_map_and_value test_volumes) \
   $(addprefix tests/test_gradients_of_frames.py::,test_equal_frames_have_none test_a_bad_pixel_spoils_its_surroundings_only) \
-  tests/test_psnr_gradients.py tests/test_ms_ssim_gradients.py::test_value -k "cuda or late"
+  tests/test_psnr_gradients.py tests/test_ms_ssim_gradients.py::test_value -k cuda
 
 SANITIZERS ?= memcheck racecheck
 

@@ -12,7 +12,9 @@ inline constexpr int kWalkThreads = 32 * kWalkWarps;
 inline constexpr int kWarpColumns = 32 * kWalkColumns;
 inline constexpr int kPairRows = 2;
 inline constexpr int kGroupColumns = kWalkWarps * kWarpColumns;
-inline constexpr int kTermPitch = kGroupColumns + 2 * kMargin;
+// Where in a row lanes beyond the image write whose places belong to mirror images.
+inline constexpr int kPlaceBeyond = kGroupColumns + 2 * kMargin;
+inline constexpr int kTermPitch = kPlaceBeyond + 8;
 static_assert(kReach == GaussianWindow::kHalo && kReach <= kMargin);
 
 // What one window passes back to s or d.
@@ -25,27 +27,30 @@ struct alignas(16) RowOfTerms {
   WalkTerm plane[2][kTermPitch];  // of s and of d
 };
 
-// Opens each time all warps of the block have passed it. Of one size on all devices and for the
+// Opens each time all threads of the block have passed it. Of one size on all devices and for the
 // host, which asks for the memory and knows no architecture.
 class alignas(8) Gate {
  public:
   __device__ void close() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(kWalkWarps) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(kWalkThreads)
+                 : "memory");
 #else
     arrived_ = 0;
 #endif
   }
 
-  // By a whole warp: what its lanes read and wrote before happens before those who wait go on.
+  // By all threads of the block: what they read and wrote before happens before those who wait go
+  // on. One lane of each warp would do behind a __syncwarp(), but costs as much, and racecheck
+  // takes the others' accesses for races.
   __device__ void pass() {
-    __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
 #if __CUDA_ARCH__ >= 900
     asm volatile(
         "{\n .reg .b64 state;\n mbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(address())
         : "memory");
 #else
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
     __threadfence_block();
     atomicAdd(&arrived_, 1u);
 #endif

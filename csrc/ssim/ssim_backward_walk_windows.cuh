@@ -10,8 +10,8 @@
 
 namespace syncfree::ssim {
 
-// A row of s or d of one warp.
-inline constexpr int kWarpPitch = kWarpColumns + 2 * kMargin;
+// A row of s or d of one warp. Lanes without a column of the halo write behind it.
+inline constexpr int kWarpPitch = kWarpColumns + 2 * kMargin + 20;
 
 // How pixels become s and d, the same in a warp.
 struct alignas(8) PixelInputs {
@@ -46,10 +46,10 @@ class WindowWalk {
     const int begin = piece.base + warp_ * kWarpColumns;
     const LaneColumnsOf<kWalkColumns> columns(begin, width(), kHalo);
     const int lane = threadIdx.x % 32;
-    // A lane beyond the image writes what the last one inside writes, and one without a halo where
-    // nobody reads.
+    // A lane beyond the image writes what the last one inside writes.
     own_ = memory_.rows + kMargin + columns.first_read - begin;
-    halo_ = memory_.rows + (lane < 16 ? kMargin + columns.halo_slot : 0);
+    const int behind = kWarpColumns + kHalo + lane - 2 * kHalo;
+    halo_ = memory_.rows + kMargin + (lane < 2 * kHalo ? columns.halo_slot : behind);
     __syncwarp();
     memory_.pixels.level = level_of_strip<Access>(job_, piece, memory_.pixels.scale);
     terms_.start(piece.plane, columns.first, __fmul_rn(memory_.pixels.level, kTapSum));
@@ -219,9 +219,9 @@ class WindowWalk {
     mirror_at_ = kMargin - base + (at_left ? 0 : 2 * last) - column;
     // Behind a row of terms lies what no output of this strip needs: there the next one is narrow.
     mirrors_ = (at_left || at_right) && mirror_at_ < kTermPitch;
-    // What a lane beyond the image finds goes where nobody reads: its place belongs to a mirror
-    // image.
-    at_ = column < width() ? kMargin + column - base : 0;
+    const int beyond = column - width();
+    const bool is_mirrored = beyond >= 0 && beyond <= kReach;
+    at_ = is_mirrored ? kPlaceBeyond + beyond / 2 * 2 : kMargin + column - base;
     is_cut_ = column == last;
   }
 
