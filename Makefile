@@ -76,11 +76,14 @@ SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_
 
 SANITIZERS ?= memcheck racecheck
 
-# Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed.
+# Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed; but
+# tests of early launches with it, since memory that goes back to the driver waits for the GPU.
 sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
 	for tool in $(SANITIZERS); do \
-	  PYTORCH_NO_CUDA_MEMORY_CACHING=1 SYNCFREE_REQUIRE_CUDA=1 compute-sanitizer --tool $$tool --error-exitcode 9 \
-	    $(PY) -m pytest -p no:cacheprovider $(SANITIZED) $(PYTEST_ARGS); \
+	  export SYNCFREE_REQUIRE_CUDA=1; \
+	  sanitized="compute-sanitizer --tool $$tool --error-exitcode 9 $(PY) -m pytest -p no:cacheprovider"; \
+	  PYTORCH_NO_CUDA_MEMORY_CACHING=1 $$sanitized $(SANITIZED) $(PYTEST_ARGS); \
+	  $$sanitized tests/test_early_launches.py $(PYTEST_ARGS); \
 	done
 
 # 2,500 drawn inputs for each of the tests that draw them.
