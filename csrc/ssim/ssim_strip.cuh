@@ -16,6 +16,65 @@ inline constexpr int kStripWarps = 2;  // of a block: more or fewer are slower
 inline constexpr int kStripThreads = 32 * kStripWarps;
 inline constexpr int kStripBlocksPerMultiprocessor = 4;  // all registers: 255 for each of 8 warps
 
+// What one warp of a persistent grid walks over: an even share of the line of all units.
+template <bool kNeighboursTogether>
+class StripShare {
+ public:
+  __device__ StripShare(const StripUnits& units, std::int64_t total, std::int64_t warp,
+                        std::int64_t warps)
+      : units_(units), unit_(total * warp / warps), end_(total * (warp + 1) / warps) {}
+
+  __device__ bool is_left() const { return unit_ < end_; }
+  __device__ std::int64_t first() const { return unit_; }
+  // How many units, from `unit` on, lie below each other.
+  __device__ int count_from(std::int64_t unit) const {
+    const std::int64_t left_in_strip = units_.blocks - unit % units_.blocks;
+    return static_cast<int>(min(left_in_strip, end_ - unit));
+  }
+  __device__ void take(int count) { unit_ += count; }
+
+ private:
+  const StripUnits& units_;
+  std::int64_t unit_;
+  const std::int64_t end_;
+};
+
+// Whole strips first, neighbours at the same time, then an even share of what is left. Sectors of
+// memory that neighbours have in common are read once then: it holds up the uniform window, which
+// leaves it less time than the larger one does.
+template <>
+class StripShare<true> {
+ public:
+  __device__ StripShare(const StripUnits& units, std::int64_t total, std::int64_t warp,
+                        std::int64_t warps)
+      : units_(units),
+        warp_(warp),
+        warps_(warps),
+        whole_(total / units.blocks / warps * units.blocks),
+        begin_((total - whole_ * warps) * warp / warps),
+        end_(whole_ + (total - whole_ * warps) * (warp + 1) / warps - begin_) {}
+
+  __device__ bool is_left() const { return taken_ < end_; }
+  __device__ std::int64_t first() const {
+    return taken_ < whole_ ? taken_ * warps_ + warp_ * units_.blocks
+                           : whole_ * warps_ + begin_ + taken_ - whole_;
+  }
+  __device__ int count_from(std::int64_t unit) const {
+    const std::int64_t left_in_strip = units_.blocks - unit % units_.blocks;
+    return static_cast<int>(min(left_in_strip, end_ - taken_));
+  }
+  __device__ void take(int count) { taken_ += count; }
+
+ private:
+  const StripUnits& units_;
+  const std::int64_t warp_;
+  const std::int64_t warps_;
+  const std::int64_t whole_;  // of each warp
+  const std::int64_t begin_;  // of this one, behind all that are whole
+  const std::int64_t end_;
+  std::int64_t taken_ = 0;
+};
+
 template <class Rows, StripTask kTask, class Taps>
 __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
     strip_kernel(const __grid_constant__ Job<float> job, const __grid_constant__ StripUnits units) {
@@ -24,18 +83,17 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kStripWarps;
   const std::int64_t warp = blockIdx.x * kStripWarps + threadIdx.x / 32;
   const std::int64_t total = job.results.images * job.results.units_per_image;
-  std::int64_t unit = total * warp / warps;
-  const std::int64_t end = total * (warp + 1) / warps;
+  StripShare<Taps::kUniform> share(units, total, warp, warps);
   __shared__ Constants<float> constants;
   if (threadIdx.x == 0)
     constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;
   __syncthreads();
   StripWalk<Rows, kTask, Taps> walk(job, units, memory[threadIdx.x / 32], pool_slots, constants);
-  while (unit < end) {
-    const std::int64_t left_in_strip = units.blocks - unit % units.blocks;
-    const int count = static_cast<int>(min(left_in_strip, end - unit));
+  while (share.is_left()) {
+    const std::int64_t unit = share.first();
+    const int count = share.count_from(unit);
     walk.run(unit, count);
-    unit += count;
+    share.take(count);
   }
 }
 

@@ -31,7 +31,6 @@ struct alignas(16) PixelSums {
             {square.s + other.square.s, square.d + other.square.d}};
   }
 
- private:
   static __device__ float over(const float (&x)[4]) { return (x[0] + x[1]) + (x[2] + x[3]); }
   static __device__ float over(const float (&x)[2]) { return x[0] + x[1]; }
 

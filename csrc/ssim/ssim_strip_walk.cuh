@@ -8,6 +8,7 @@
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_pool.cuh"
 #include "ssim/ssim_strip_rows.cuh"
+#include "ssim/ssim_strip_uniform.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
@@ -54,12 +55,16 @@ class StripWalk {
       return Rows(job_.preds, job_.target, g, image, plane - image * g.channels, columns, row);
     };
     Rows rows = rows_from(begin - kHalo - 2);
-    RowData<Element> sample, before[2], ahead[2];
+    const auto ask_for = [&rows](RawPair& pair) {
+      rows.next(pair[0]);
+      rows.next(pair[1]);
+    };
+    RowData<Element> sample;
+    RawPair before, ahead[kPairsAhead];
     rows_from(height() / 2).next(sample);
-    rows.next(before[0]);
-    rows.next(before[1]);
-    rows.next(ahead[0]);
-    rows.next(ahead[1]);
+    ask_for(before);
+    ask_for(ahead[0]);
+    if constexpr (kPairsAhead == 2) ask_for(ahead[1]);
     level_ = level_of_strip(sample);
     begin_history(before);
     s_.clear();
@@ -68,7 +73,16 @@ class StripWalk {
     int row = begin - kHalo;
     for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
       const int end = min(begin + (unit + 1) * units_.rows_per_block, height()) + kHalo;
-      for (; row < end; row += 2) take_pair(rows, ahead, own, row);
+      // By turns, and not by moving them, which would wait for those on their way.
+      if constexpr (kPairsAhead == 2)
+        for (; row + 2 < end; row += 4) {
+          take_pair(rows, ahead[0], own, row);
+          take_pair(rows, ahead[1], own, row + 2);
+        }
+      for (; row < end; row += 2) {
+        take_pair(rows, ahead[0], own, row);
+        if constexpr (kPairsAhead == 2) swap(ahead[0], ahead[1]);
+      }
       if (unit < 0)
         outputs_.forget();
       else
@@ -79,19 +93,31 @@ class StripWalk {
 
  private:
   using Element = typename Rows::Element;
-  using Sums = WindowSums<Taps>;
+  using RawPair = RowData<Element>[2];
+  using Sums = std::conditional_t<Taps::kUniform, UniformSums, WindowSums<Taps>>;
   using Rules = LevelRules<Taps>;
   static constexpr int kHalo = Taps::kHalo;
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr bool kPools = kIsScale<kTask>;
+  // Pairs of rows on their way from memory. The larger window's sums leave registers for one.
+  static constexpr int kPairsAhead = Taps::kUniform ? 2 : 1;
 
   struct OwnColumns {
     float s[kColumns];
     float d[kColumns];
   };
 
-  __device__ void begin_history(const RowData<Element> (&before)[2]) {
+  __device__ static void swap(RawPair& one, RawPair& other) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const RowData<Element> kept = one[r];
+      one[r] = other[r];
+      other[r] = kept;
+    }
+  }
+
+  __device__ void begin_history(const RawPair& before) {
     OwnColumns x[2];
     convert(before[0], x[0]);
     convert(before[1], x[1]);
@@ -111,7 +137,7 @@ class StripWalk {
   }
 
   // The rows `row` and `row` + 1 enter.
-  __device__ void take_pair(Rows& rows, RowData<Element> (&ahead)[2], float* own, int row) {
+  __device__ void take_pair(Rows& rows, RawPair& ahead, float* own, int row) {
     OwnColumns x[2];
     float4 neighbours[2];
     __syncwarp();
@@ -119,16 +145,17 @@ class StripWalk {
     share_row(rows, ahead[1], own + 2 * kRowFloats, row + 1, x[1], neighbours[1]);
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
-    const PixelSums pair = PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d);
+    const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};
+    const PixelSums pair = of_row[0] + of_row[1];
     const PixelSums two_pairs = history().last_pair + pair;
     history().last_pair = pair;
 
     const auto take = [&](const auto& about_s, const auto& about_d) {
-      take_row<0>(own, row, x[0], about_s, about_d);
+      take_row<0>(own, row, x[0], of_row[0], about_s, about_d);
       // Kept in registers over the first row, they push others out: 6 % of the time.
       load_shared(own + 2 * kRowFloats, x[1].s);
       load_shared(own + 3 * kRowFloats, x[1].d);
-      take_row<1>(own, row, x[1], about_s, about_d);
+      take_row<1>(own, row, x[1], of_row[1], about_s, about_d);
     };
     const bool s_needs_none = Rules::s_needs_none(two_pairs, constants_.twice_c2);
     const bool d_needs_none = Rules::d_needs_none(two_pairs, constants_.twice_c2);
@@ -185,19 +212,29 @@ class StripWalk {
     outputs_.add_errors(counts ? squared : 0.0f, counts ? absolute : 0.0f);
   }
 
+  template <int kOffset, class About>
+  __device__ static void add_row(Sums& sums, float (&x)[kWindowColumns],
+                                 const typename Sums::Moments& own, const About& about,
+                                 float (&sum)[kColumns], float (&square)[kColumns]) {
+    if constexpr (Taps::kUniform)
+      sums.template add_row<kOffset>(x, own, about, sum, square);
+    else
+      sums.add_row(x, about, sum, square);
+  }
+
   // A row enters and the outputs of the row kHalo before it leave. Pivots is the type of either, or
   // NoPivots, which saves their price.
   template <int kOffset, class AboutS, class AboutD>
   __device__ void take_row(const float* pair, int first_row, const OwnColumns& own_columns,
-                           const AboutS& about_s, const AboutD& about_d) {
+                           const PixelSums& of_own, const AboutS& about_s, const AboutD& about_d) {
     const float* const own = pair + kOffset * 2 * kRowFloats;
     const int row = first_row + kOffset;
     float x[kWindowColumns];
     StripMoments sums;
     load_window(own + kRowFloats, own_columns.d, x);
-    d_.add_row(x, about_d, sums.d, sums.dd);
+    add_row<kOffset>(d_, x, {of_own.sum.d, of_own.square.d}, about_d, sums.d, sums.dd);
     load_window(own, own_columns.s, x);
-    s_.add_row(x, about_s, sums.s, sums.ss);
+    add_row<kOffset>(s_, x, {of_own.sum.s, of_own.square.s}, about_s, sums.s, sums.ss);
     float zero_s = __fmul_rn(level_, kTapSum);
     if constexpr (std::is_same_v<AboutS, Pivots>) zero_s = fmaf(about_s.old, kTapSum, zero_s);
     const int y = row - kHalo;

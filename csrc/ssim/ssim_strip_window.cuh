@@ -63,9 +63,68 @@ struct Pivots {
 
 struct NoPivots {};  // both zero
 
-template <class Taps, int kCount = kColumns>
-class WindowSums {
+// Sums of w x and w x^2 over the rows of windows that have begun, of which each of the next rows
+// completes one.
+template <class Taps, int kCount>
+class PartialSums {
  public:
+  struct Moments {
+    float sum;
+    float square;
+  };
+
+  __device__ void move_pivots(const Pivots& from, const Pivots& to) {
+    move<0, kOld>(to.young - from.young);
+    move<kOld, kLast>(to.old - from.old);
+  }
+
+  __device__ void clear() {
+#pragma unroll
+    for (int c = 0; c < kCount; ++c)
+#pragma unroll
+      for (int k = 0; k < kLast; ++k) sum_[c][k] = square_[c][k] = 0.0f;
+  }
+
+ protected:
+  static constexpr int kLast = Taps::kTaps - 1;
+  static constexpr int kOld = 2 * kLast / 3 + 1;  // sums over more rows than this are old
+
+  // Element k: over the k + 1 rows that came last.
+  using Partial = float[kCount][kLast];
+
+  // From sums of w x and w x^2 over the first k + 1 rows to those of w (x - delta), w (x -
+  // delta)^2.
+  static __device__ Moments about(const Moments& m, float delta, int k) {
+    constexpr Taps kTaps;
+    const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], m.sum);
+    return {fmaf(-delta, kTaps.partial[k], m.sum), fmaf(-2.0f * delta, halfway, m.square)};
+  }
+
+  __device__ Moments partial(int c, int k) const { return {sum_[c][k], square_[c][k]}; }
+
+  Partial sum_;
+  Partial square_;
+
+ private:
+  template <int kFrom, int kTo>
+  __device__ void move(float delta) {
+#pragma unroll
+    for (int k = kFrom; k < kTo; ++k)
+#pragma unroll
+      for (int c = 0; c < kCount; ++c) {
+        const Moments moved = about(partial(c, k), delta, k);
+        sum_[c][k] = moved.sum;
+        square_[c][k] = moved.square;
+      }
+  }
+};
+
+// Rows enter one by one.
+template <class Taps, int kCount = kColumns>
+class WindowSums : public PartialSums<Taps, kCount> {
+ public:
+  using typename PartialSums<Taps, kCount>::Moments;
+
   // The lane's columns and the halo on both sides.
   static constexpr int kWindowColumns = kCount + 2 * Taps::kHalo;
 
@@ -92,55 +151,20 @@ class WindowSums {
 #pragma unroll
     for (int c = 0; c < kCount; ++c) {
       const Moments row = about({row_sum[c], row_square[c]}, delta, 0);
-      const Moments grown = about({sum_[c][kOld - 1], square_[c][kOld - 1]}, delta, kOld - 1);
+      const Moments grown = about(partial(c, kOld - 1), delta, kOld - 1);
       sum[c] = advance(sum_[c], row_sum[c], row.sum, grown.sum);
       square[c] = advance(square_[c], row_square[c], row.square, grown.square);
     }
   }
 
-  __device__ void move_pivots(const Pivots& from, const Pivots& to) {
-    move<0, kOld>(to.young - from.young);
-    move<kOld, kLast>(to.old - from.old);
-  }
-
-  __device__ void clear() {
-#pragma unroll
-    for (int c = 0; c < kCount; ++c)
-#pragma unroll
-      for (int k = 0; k < kLast; ++k) sum_[c][k] = square_[c][k] = 0.0f;
-  }
-
  private:
-  static constexpr int kLast = Taps::kTaps - 1;
-  static constexpr int kOld = 2 * kLast / 3 + 1;  // sums over more rows than this are old
-
-  // Element k: over the k + 1 rows that came last.
-  using Partial = float[kCount][kLast];
-
-  struct Moments {
-    float sum;
-    float square;
-  };
-
-  // From sums of w x and w x^2 over the first k + 1 rows to those of w (x - delta), w (x -
-  // delta)^2.
-  static __device__ Moments about(const Moments& m, float delta, int k) {
-    constexpr Taps kTaps;
-    const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], m.sum);
-    return {fmaf(-delta, kTaps.partial[k], m.sum), fmaf(-2.0f * delta, halfway, m.square)};
-  }
-
-  template <int kFrom, int kTo>
-  __device__ void move(float delta) {
-#pragma unroll
-    for (int k = kFrom; k < kTo; ++k)
-#pragma unroll
-      for (int c = 0; c < kCount; ++c) {
-        const Moments moved = about({sum_[c][k], square_[c][k]}, delta, k);
-        sum_[c][k] = moved.sum;
-        square_[c][k] = moved.square;
-      }
-  }
+  using Base = PartialSums<Taps, kCount>;
+  using Base::about;
+  using Base::kLast;
+  using Base::kOld;
+  using Base::partial;
+  using Base::square_;
+  using Base::sum_;
 
   static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
                                              float (&row_square)[kCount]) {
@@ -156,25 +180,15 @@ class WindowSums {
   static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kCount],
                                 const AddEnd& add_end) {
     constexpr int kEnd = kWindowColumns - 1;
-    if constexpr (Taps::kUniform) {
-      static_assert(Taps::kTaps == 7 && kCount == 4);
-      const float left = x[1] + x[2], right = x[7] + x[8];
-      const float common = (x[3] + x[4]) + (x[5] + x[6]);
-      row[0] = add_end(x[0], left) + common;
-      row[1] = (left + x[7]) + common;
-      row[2] = (x[2] + right) + common;
-      row[3] = add_end(x[kEnd], right) + common;
-    } else {
-      constexpr Taps kTaps;
-      row[0] = add_end(x[0], x[kLast]);
+    constexpr Taps kTaps;
+    row[0] = add_end(x[0], x[kLast]);
 #pragma unroll
-      for (int c = 1; c < kCount - 1; ++c) row[c] = x[c] + x[c + kLast];
-      row[kCount - 1] = add_end(x[kEnd], x[kEnd - kLast]);
+    for (int c = 1; c < kCount - 1; ++c) row[c] = x[c] + x[c + kLast];
+    row[kCount - 1] = add_end(x[kEnd], x[kEnd - kLast]);
 #pragma unroll
-      for (int k = 1; k < kLast; ++k)
+    for (int k = 1; k < kLast; ++k)
 #pragma unroll
-        for (int c = 0; c < kCount; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
-    }
+      for (int c = 0; c < kCount; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
   }
 
   // From the old end: each sum moves one place on as it grows, which costs no copies.
@@ -190,9 +204,6 @@ class WindowSums {
     partial[0] = young_row;
     return complete;
   }
-
-  Partial sum_;
-  Partial square_;
 };
 
 }  // namespace syncfree::ssim
