@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from class_cases import ClassCase
+from syncfree import _states
 from test_metric_contract import (
     check_that_no_call_waits,
     every_case,
@@ -15,6 +16,29 @@ from test_metric_contract import (
     same_value,
     without_lists,
 )
+
+
+@pytest.mark.parametrize("is_bad_fork", [True, False])
+@pytest.mark.parametrize("is_initialized", [True, False])
+def test_cuda_is_asked_of_a_capture_only_where_it_runs(
+    is_initialized: bool, is_bad_fork: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere, as in a child that was forked from a process with CUDA, the question raises."""
+    asked = []
+    monkeypatch.setattr(_states, "_has_cuda", True)
+    monkeypatch.setattr(_states, "_is_stream_capturing", lambda: not asked.append(1))
+    monkeypatch.setattr(torch.cuda, "_initialized", is_initialized)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: is_bad_fork)
+    assert _states.is_capturing() == torch.cuda.is_initialized() == bool(asked)
+
+
+@pytest.mark.needs_cuda
+def test_a_capture_is_seen() -> None:
+    x = torch.zeros(1, device="cuda")
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        x.add_(1)
+        assert _states.is_capturing()
+    assert not _states.is_capturing()
 
 
 @pytest.mark.needs_cuda

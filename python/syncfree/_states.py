@@ -28,13 +28,20 @@ def _count_references(holder: dict[str, object]) -> int:
 
 # How a local variable counts depends on the version of Python.
 _OWN_REFERENCES = _count_references({"state": object()})
+
 _has_cuda = torch.backends.cuda.is_built()  # without, asking raises
+# What torch.cuda.is_current_stream_capturing calls.
+_is_stream_capturing: Callable[[], bool] = getattr(
+    torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+)
 
 
 def is_capturing() -> bool:
     """Whether a CUDA graph of the current stream is being captured."""
-    # Without a driver the last question raises, where the one before has the answer.
-    return _has_cuda and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    # As torch.cuda's `is_initialized` and `is_current_stream_capturing` ask, without their frames.
+    # Without a driver the last question raises, where those before have the answer.
+    cuda = torch.cuda
+    return _has_cuda and cuda._initialized and not cuda._is_in_bad_fork() and _is_stream_capturing()
 
 
 class StatesInPlace(Metric):
