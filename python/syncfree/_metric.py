@@ -14,7 +14,7 @@ from torch.nn.modules import module as _hooks
 from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_zero_sum
 
-from syncfree._states import StatesInPlace, is_capturing, settle
+from syncfree._states import StatesInPlace, are_shared, is_capturing, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 _call_impl = nn.Module._call_impl
@@ -64,12 +64,11 @@ class SyncFreeMetric(StatesInPlace):
     def _raise_pending(self) -> None:
         """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
 
-    def _evaluates(self) -> bool:
-        """Whether `_evaluate` serves the metric's options."""
-        return True
-
     def _evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Adds a batch to the states and returns the batch's value."""
+        """Adds a batch to the states and returns its value, without dimensions if it is one number.
+
+        Returns NotImplemented, and adds nothing, if the ops do not serve the states.
+        """
         raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -100,37 +99,32 @@ class SyncFreeMetric(StatesInPlace):
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Adds a batch to the states and returns its value, as `compute` would for it alone."""
-        if not is_dynamo_compiling():
+        own = self.__dict__  # nn.Module finds an attribute in twice the time
+        is_compiled = is_dynamo_compiling()
+        if not is_compiled and are_shared(own):
             self._let_go_of_shared_states(in_forward=True)
+        value: Any = NotImplemented
         if (
-            not self._all_own
-            or self.full_state_update
-            or self._is_synced
-            or self.dist_sync_on_step
-            or self.compute_on_cpu
-            or not self._evaluates()
+            self._all_own
+            and not self.full_state_update
+            and not own["_is_synced"]
+            and not own["dist_sync_on_step"]
+            and not own["compute_on_cpu"]
         ):
+            # Keywords take time also where there are none.
+            value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
+        if value is NotImplemented:
             return super().forward(*args, **kwargs)
-        value = self._evaluate(*args, **kwargs)
-        if not isinstance(value, Tensor) or value.ndim:
-            value = _squeeze_if_scalar(value)
-        self._count_update(value)
+        if is_compiled:
+            self._count_compiled_update(value)
+        else:
+            _count_update(own, value)
         return value
 
-    def _count_update(self, value: Any = None) -> None:
-        if is_dynamo_compiling():
-            # A number that grows would make a new graph each time.
-            self._update_count = 1
-            self._computed = None
-            self._forward_cache = value
-            return
-        # nn.Module and Metric look at each attribute that is set: a microsecond apiece.
-        attributes = self.__dict__
-        if is_capturing():
-            attributes["_is_replayed"] = True
-        attributes["_update_count"] += 1
-        attributes["_computed"] = None
-        attributes["_forward_cache"] = value
+    def _count_compiled_update(self, value: Any = None) -> None:
+        self._update_count = 1  # a number that grows would make a new graph each time
+        self._computed = None
+        self._forward_cache = value
 
     def _forward_full_state_update(self, *args: Any, **kwargs: Any) -> Any:
         if self.full_state_update is False:  # here because of `dist_sync_on_step`
@@ -211,10 +205,15 @@ class SyncFreeMetric(StatesInPlace):
 
         @functools.wraps(update)
         def counted(*args: Any, **kwargs: Any) -> None:
-            if not is_dynamo_compiling():
-                self._let_go_of_shared_states(in_forward=False)
-            update(*args, **kwargs)
-            self._count_update()
+            if is_dynamo_compiling():
+                update(*args, **kwargs)
+                self._count_compiled_update()
+            else:
+                own = self.__dict__
+                if are_shared(own):
+                    self._let_go_of_shared_states(in_forward=False)
+                update(*args, **kwargs)
+                _count_update(own)
             if self.compute_on_cpu:
                 self._move_list_states_to_cpu()
 
@@ -258,6 +257,15 @@ class SyncFreeMetric(StatesInPlace):
             return value
 
         return cached
+
+
+def _count_update(attributes: dict[str, Any], value: Any = None) -> None:
+    # nn.Module and Metric look at each attribute that is set: a microsecond apiece.
+    if is_capturing():
+        attributes["_is_replayed"] = True
+    attributes["_update_count"] += 1
+    attributes["_computed"] = None
+    attributes["_forward_cache"] = value
 
 
 def _is_own(cls: type, name: str) -> bool:

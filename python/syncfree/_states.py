@@ -44,6 +44,16 @@ def is_capturing() -> bool:
     return _has_cuda and cuda._initialized and not cuda._is_in_bad_fork() and _is_stream_capturing()
 
 
+def are_shared(attributes: dict[str, Any]) -> bool:
+    """Whether others hold states of the metric with these attributes and do not mean to."""
+    usual = _OWN_REFERENCES + attributes.get("_followers", 0)
+    for name in attributes["_defaults"]:
+        state = attributes[name]
+        if sys.getrefcount(state) > usual:
+            return True
+    return False
+
+
 class StatesInPlace(Metric):
     """TorchMetrics' handling of states, but written into the storage that they have.
 

@@ -44,6 +44,11 @@ def validates(options: int) -> bool:
     return bool(options & VALIDATE)
 
 
+def gives_scalar(options: int) -> bool:
+    """Whether the value of a batch has no dimensions, whatever the batch."""
+    return not options & _SAMPLEWISE and options & 3 != AVERAGES["none"]
+
+
 def without_validation(options: int) -> int:
     """For an op that is not to look for errors of earlier calls."""
     return options & ~VALIDATE
