@@ -26,6 +26,9 @@ SHAPES = [
 # in strips, not in patches.
 LONG = 3500
 
+# More such strips than a GPU has warps for: some are walked down whole, and the rest in pieces.
+CROWD = (4, 600, 9, 50)
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -11,7 +11,7 @@ import torch
 import torchmetrics.functional.image as tm
 from torch import Tensor
 
-from cases import DTYPES, FLOATING, LAYOUTS, LONG, SHAPES, Layout, image_pair, range_of
+from cases import CROWD, DTYPES, FLOATING, LAYOUTS, LONG, SHAPES, Layout, image_pair, range_of
 from ssim_reference import Reference, Window
 from syncfree.functional.image import structural_similarity_index_measure
 
@@ -63,13 +63,11 @@ def test_matches_float64(
 
 
 THIN = [(1, 1, 6, 43_700), (1, 1, 43_700, 6), (2, 1, 47, 5_900)]
-# More strips than a GPU has warps for: some are walked down whole, and the rest in pieces.
-MANY = (4, 300, 13, 70)
 DEFAULT_AND_UNIFORM = [Window(), Window(False, kernel_size=7)]
 
 
 @pytest.mark.parametrize("kind", ["case", "bright", "blocks"])
-@pytest.mark.parametrize("shape", [*THIN, MANY], ids=str)
+@pytest.mark.parametrize("shape", [*THIN, CROWD], ids=str)
 @pytest.mark.parametrize("window", DEFAULT_AND_UNIFORM, ids=str)
 def test_values_of_large_images(
     window: Window, shape: tuple[int, ...], kind: str, device: str

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cases import DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
+from cases import CROWD, DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
 from drawing import examples
 from ssim_reference import Window
 from syncfree.functional.image import structural_similarity_index_measure
@@ -112,7 +113,7 @@ def test_bits_of_an_image_do_not_depend_on_its_company(
 
 @pytest.mark.parametrize(
     ("window", "width"),
-    [*((window, 140) for window in PATHS), (PATHS[0], 590), (PATHS[-1], 590)],
+    [*((window, 140) for window in PATHS), *product((PATHS[0], PATHS[-1]), (590, 592))],
     ids=str,
 )
 def test_bits_do_not_depend_on_company_where_pivots_change(
@@ -131,6 +132,15 @@ def test_bits_do_not_depend_on_company_where_pivots_change(
         one = layout.apply(preds[i : i + 1]), layout.apply(target[i : i + 1])
         assert torch.equal(values(*one, window)[0], whole[i])
         assert torch.equal(maps(*one, window)[0], full[i])
+
+
+@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
+def test_bits_do_not_depend_on_company_in_a_crowd(window: Window, device: str) -> None:
+    preds, target = image_pair(CROWD, torch.float32, device)
+    preds[:, ::3] = 0.9 + 0.01 * preds[:, ::3]
+    whole = values(preds, target, window)
+    for i in range(len(whole)):
+        assert torch.equal(values(preds[i : i + 1], target[i : i + 1], window)[0], whole[i])
 
 
 @pytest.mark.fuzz

@@ -26,10 +26,10 @@ class StripShare {
 
   __device__ bool is_left() const { return unit_ < end_; }
   __device__ std::int64_t first() const { return unit_; }
-  // How many units, from `unit` on, lie below each other.
-  __device__ int count_from(std::int64_t unit) const {
-    const std::int64_t left_in_strip = units_.blocks - unit % units_.blocks;
-    return static_cast<int>(min(left_in_strip, end_ - unit));
+  // How many units, from the first on, lie below each other.
+  __device__ int count() const {
+    const std::int64_t left_in_strip = units_.blocks - unit_ % units_.blocks;
+    return static_cast<int>(min(left_in_strip, end_ - unit_));
   }
   __device__ void take(int count) { unit_ += count; }
 
@@ -40,8 +40,8 @@ class StripShare {
 };
 
 // Whole strips first, neighbours at the same time, then an even share of what is left. Sectors of
-// memory that neighbours have in common are read once then: it holds up the uniform window, which
-// leaves it less time than the larger one does.
+// memory that neighbours have in common come from there once where strips are whole. For the
+// uniform window, which leaves memory less time than the larger one does.
 template <>
 class StripShare<true> {
  public:
@@ -59,8 +59,8 @@ class StripShare<true> {
     return taken_ < whole_ ? taken_ * warps_ + warp_ * units_.blocks
                            : whole_ * warps_ + begin_ + taken_ - whole_;
   }
-  __device__ int count_from(std::int64_t unit) const {
-    const std::int64_t left_in_strip = units_.blocks - unit % units_.blocks;
+  __device__ int count() const {
+    const std::int64_t left_in_strip = units_.blocks - first() % units_.blocks;
     return static_cast<int>(min(left_in_strip, end_ - taken_));
   }
   __device__ void take(int count) { taken_ += count; }
@@ -90,9 +90,8 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   __syncthreads();
   StripWalk<Rows, kTask, Taps> walk(job, units, memory[threadIdx.x / 32], pool_slots, constants);
   while (share.is_left()) {
-    const std::int64_t unit = share.first();
-    const int count = share.count_from(unit);
-    walk.run(unit, count);
+    const int count = share.count();
+    walk.run(share.first(), count);
     share.take(count);
   }
 }

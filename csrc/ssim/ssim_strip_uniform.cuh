@@ -37,7 +37,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
     }
   }
 
-  // The same about pivots, with the same bits where both are zero.
+  // The same about pivots, with the same bits where both are zero. `x` is used up.
   template <int kRowOfPair>
   __device__ void add_row(float (&x)[kWindowColumns], const Moments&, const Pivots& pivots,
                           float (&sum)[kColumns], float (&square)[kColumns]) {
@@ -72,13 +72,13 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
   // 16 instructions for the sums of four windows and of their squares.
   static __device__ void filter(const float (&x)[kWindowColumns], const Moments& own,
                                 float (&row_sum)[kColumns], float (&row_square)[kColumns]) {
-    share(x, own.sum, row_sum, [](float y, float sum) { return sum + y; });
-    share(x, own.square, row_square, [](float y, float sum) { return fmaf(y, y, sum); });
+    add_to_own(x, own.sum, row_sum, [](float y, float sum) { return sum + y; });
+    add_to_own(x, own.square, row_square, [](float y, float sum) { return fmaf(y, y, sum); });
   }
 
   template <class Add>
-  static __device__ void share(const float (&x)[kWindowColumns], float own, float (&row)[kColumns],
-                               const Add& add) {
+  static __device__ void add_to_own(const float (&x)[kWindowColumns], float own,
+                                    float (&row)[kColumns], const Add& add) {
     const float left = add(x[1], add(x[2], own)), right = add(x[8], add(x[7], own));
     row[0] = add(x[0], left);
     row[1] = add(x[7], left);

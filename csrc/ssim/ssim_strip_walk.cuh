@@ -100,8 +100,10 @@ class StripWalk {
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr bool kPools = kIsScale<kTask>;
-  // Pairs of rows on their way from memory. The larger window's sums leave registers for one.
-  static constexpr int kPairsAhead = Taps::kUniform ? 2 : 1;
+  // Pairs of rows on their way from memory. More than SSIM alone, any strides, or the larger window
+  // leave registers for one.
+  static constexpr int kPairsAhead =
+      Taps::kUniform && Rows::kAligned && kTask == StripTask::kValue ? 2 : 1;
 
   struct OwnColumns {
     float s[kColumns];
@@ -125,8 +127,8 @@ class StripWalk {
     history() = {PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d), {}, 0, 0};
   }
 
-  // Puts a row into shared memory and asks for the one after the next: before the barrier, which
-  // keeps the compiler from asking later.
+  // Puts a row into shared memory and asks for the next that has its place: before the barrier,
+  // which keeps the compiler from asking later.
   __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row, OwnColumns& x,
                             float4& neighbours) {
     const SumDifference halo = convert(data, x);
@@ -137,12 +139,12 @@ class StripWalk {
   }
 
   // The rows `row` and `row` + 1 enter.
-  __device__ void take_pair(Rows& rows, RawPair& ahead, float* own, int row) {
+  __device__ void take_pair(Rows& rows, RawPair& raw, float* own, int row) {
     OwnColumns x[2];
     float4 neighbours[2];
     __syncwarp();
-    share_row(rows, ahead[0], own, row, x[0], neighbours[0]);
-    share_row(rows, ahead[1], own + 2 * kRowFloats, row + 1, x[1], neighbours[1]);
+    share_row(rows, raw[0], own, row, x[0], neighbours[0]);
+    share_row(rows, raw[1], own + 2 * kRowFloats, row + 1, x[1], neighbours[1]);
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
     const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};

@@ -99,7 +99,7 @@ class SyncFreeMetric(StatesInPlace):
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Adds a batch to the states and returns its value, as `compute` would for it alone."""
-        own = self.__dict__  # nn.Module finds an attribute in twice the time
+        own = self.__dict__
         is_compiled = is_dynamo_compiling()
         if not is_compiled and are_shared(own):
             self._let_go_of_shared_states(in_forward=True)
@@ -108,10 +108,10 @@ class SyncFreeMetric(StatesInPlace):
             self._all_own
             and not self.full_state_update
             and not own["_is_synced"]
-            and not own["dist_sync_on_step"]
-            and not own["compute_on_cpu"]
+            and not self.dist_sync_on_step
+            and not self.compute_on_cpu
         ):
-            # Keywords take time also where there are none.
+            # Passing no keywords on as some takes 0.1 us.
             value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
         if value is NotImplemented:
             return super().forward(*args, **kwargs)

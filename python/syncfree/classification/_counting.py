@@ -80,22 +80,24 @@ class CountingMetric(SyncFreeMetric):
             RuntimeError: If shapes or devices differ, or a label of this batch (on CPU) or of an
                 earlier one (on CUDA) is bad.
         """
-        # nn.Module takes twice as long, but is to see that states are read, for `on_side_stream`.
+        # States are read as attributes, in twice the time: `on_side_stream` must learn of it.
         own = self.__dict__
-        tp = self.tp
         if own["_is_samplewise"]:
             self._append(preds, target)
-        elif tp.dtype != torch.int64:  # set_dtype
+            return
+        tp = self.tp
+        if tp.dtype != torch.int64:  # set_dtype
             with torch.set_grad_enabled(self._enable_grad):
                 super().update(preds, target)  # type: ignore[safe-super]
-        else:
-            call(
-                ops.UPDATE[own["_op_task"]],
-                (preds, target, tp, self.fp, self.tn, self.fn, self._bad),
-                own["_op_own"],
-                own["_batch_options"],
-                own["_op_ignore_index"],
-            )
+            return
+        # As in `_evaluate`: with a function of its own for both, each would take 0.15 us more.
+        call(
+            ops.UPDATE[own["_op_task"]],
+            (preds, target, tp, self.fp, self.tn, self.fn, self._bad),
+            own["_op_own"],
+            own["_batch_options"],
+            own["_op_ignore_index"],
+        )
 
     def compute(self) -> Tensor:
         """The accuracy of everything added since the last reset; never waits.
@@ -116,7 +118,6 @@ class CountingMetric(SyncFreeMetric):
         tp = self.tp
         if tp.dtype != torch.int64:
             return NotImplemented
-        # Together with `update` in a function of its own it would take 0.15 us more.
         value = call(
             ops.FORWARD[own["_op_task"]],
             (preds, target, tp, self.fp, self.tn, self.fn, self._bad),
