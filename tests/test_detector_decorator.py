@@ -33,6 +33,25 @@ def test_plain_functions() -> None:
     assert bad(1) == "done"
 
 
+def test_blocks_of_code() -> None:
+    with syncfree.no_sync() as report:
+        pass
+    assert report.count == 0
+    guard = syncfree.no_sync(max_syncs=1)
+    with guard, guard:
+        wait()
+
+    def waits_twice() -> None:
+        with guard:
+            wait()
+            wait()
+
+    with pytest.raises(SyncError):
+        waits_twice()
+    with pytest.raises(ZeroDivisionError), guard:
+        _ = 1 / 0
+
+
 def test_coroutine_functions() -> None:
     @syncfree.no_sync
     async def step(times: int) -> int:

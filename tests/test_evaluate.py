@@ -157,6 +157,7 @@ def test_inputs_may_be_numbers(device):
         ((torch.rand(2), None), "but got NoneType;"),
         ((torch.rand(2), 0, "name"), "gave tuple of 3; wrap it"),
         (7, "gave int; wrap it"),
+        ({"image": torch.rand(2), "label": 0}, "gave dict; wrap it"),
     ],
 )
 def test_items_that_cannot_be_used_are_explained(item, message):

@@ -167,6 +167,8 @@ def test_empty_batch(device: str) -> None:
     [
         ({"data_range": None}, TypeError, "`data_range` to be a number"),
         ({"data_range": 0}, ValueError, "`data_range` to be positive"),
+        ({"data_range": float("inf")}, ValueError, "positive and finite, but got inf"),
+        ({"data_range": (0.0, float("inf"))}, ValueError, "finite numbers with low < high"),
         ({"data_range": 1.0, "reduction": "sum"}, ValueError, "`reduction` to be one of"),
         ({"data_range": 1.0, "kernel_size": 2}, ValueError, "`kernel_size` to have odd positive"),
         ({"data_range": 1.0, "sigma": -1.0}, ValueError, "`sigma` to have positive"),

@@ -22,12 +22,7 @@ from syncfree.losses import (
 )
 
 FLOATING = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-VALUE_TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 1e-6,
-    torch.float16: 1e-3,
-    torch.bfloat16: 6e-3,
-}
+VALUE_TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 SHAPE = (2, 3, 24, 61)
 BETAS = (0.4, 0.6)
 
@@ -66,9 +61,9 @@ def test_ssim_loss(dtype: torch.dtype, mask: str, device: str) -> None:
     m = masks(device)[mask]
     value = ssim_loss(*images, mask=m)
     assert value.shape == ()
-    assert value.dtype == dtype
+    assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     want = truth(*(x.double() for x in images), m, 1.0)
-    assert abs(value.double() - want) <= VALUE_TOLERANCE[dtype]
+    assert abs(value.double() - want) <= VALUE_TOLERANCE[value.dtype]
     got = gradients(lambda a, b: ssim_loss(a, b, mask=m) * 4096, *images)
     tolerance = {torch.float16: 2e-3, torch.bfloat16: 1e-2}.get(dtype)
     check(got, true_gradients(lambda a, b: truth(a, b, m, 1.0) * 4096, *images), tolerance)
@@ -90,7 +85,7 @@ def test_l1_ssim_loss(
     value = l1_ssim_loss(*images, weight, data_range, m)
     assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     want = truth(*(x.double() for x in images), m, weight, data_range)
-    assert abs(value.double() - want) <= VALUE_TOLERANCE[dtype]
+    assert abs(value.double() - want) <= VALUE_TOLERANCE[value.dtype]
     got = gradients(lambda a, b: l1_ssim_loss(a, b, weight, data_range, m) * 4096, *images)
     check(
         got,
@@ -108,7 +103,7 @@ def nearly_equal(dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", ["none", "weights"])
 @pytest.mark.parametrize("dtype", FLOATING[2:], ids=str)
-def test_losses_of_halves_are_rounded_once(dtype: torch.dtype, mask: str, device: str) -> None:
+def test_losses_of_halves_are_wide(dtype: torch.dtype, mask: str, device: str) -> None:
     preds, target = nearly_equal(dtype, device)
     m = masks(device)[mask]
     for weight in (1.0, 0.3):
@@ -121,12 +116,11 @@ def test_losses_of_halves_are_rounded_once(dtype: torch.dtype, mask: str, device
     want = truth(preds.double(), target.double(), m, 1.0)
     for module in (True, False):
         value = SSIMLoss()(preds, target, m) if module else ssim_loss(preds, target, mask=m)
-        assert value.dtype == dtype
-        rounding = torch.finfo(dtype).eps / 2
-        torch.testing.assert_close(value.double(), want, rtol=1.1 * rounding, atol=5e-7)
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), want, rtol=1e-4, atol=5e-7)
     valid = ssim_loss(preds, target, preset="wang")
     wide = ssim_loss(preds.float(), target.float(), preset="wang")
-    assert torch.equal(valid, wide.to(dtype))
+    torch.testing.assert_close(valid, wide, rtol=0, atol=3e-7)
 
 
 @pytest.mark.parametrize("loss", [SSIMLoss(), L1SSIMLoss(0.7)], ids=str)

@@ -98,7 +98,7 @@ def test_exceptions_pass_and_the_region_counts(fake: FakeDriver) -> None:
         (("a", "copy"), {}, ValueError, "'compute', 'h2d' or 'd2h', but got 'copy'"),
         (("a",), {"kind": 3}, ValueError, "but got 3"),
         (("a",), {"bytes": -1}, ValueError, "must not be negative, but got -1"),
-        (("a",), {"bytes": "1"}, TypeError, "integer"),
+        (("a",), {"bytes": "1"}, TypeError, "bytes must be an int or None, but got str"),
     ],
 )
 def test_bad_arguments(

@@ -219,7 +219,12 @@ bool read_bytes(PyObject* value, std::int64_t& bytes) {
     return true;
   }
   const long long number = PyLong_AsLongLong(value);
-  if (number == -1 && PyErr_Occurred()) return false;
+  if (number == -1 && PyErr_Occurred()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_Format(PyExc_TypeError, "bytes must be an int or None, but got %.200s",
+                   Py_TYPE(value)->tp_name);
+    return false;
+  }
   if (number < 0) {
     PyErr_Format(PyExc_ValueError, "bytes must not be negative, but got %lld", number);
     return false;

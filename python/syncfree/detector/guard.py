@@ -1,4 +1,4 @@
-"""`no_sync`: a function that must not make the host wait."""
+"""`no_sync`: a function, or a block of code, that must not make the host wait."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
 from syncfree.detector.allow import Pattern
 from syncfree.detector.regions import Region, detect_syncs
+from syncfree.detector.report import Report
 from syncfree.detector.session import enter_scope, leave_scope
 from syncfree.detector.tiers import TierChoice
 
@@ -28,14 +30,15 @@ def no_sync(
     tier: TierChoice = "auto",
     raise_at: Literal["exit", "call"] = "exit",
     threads: Literal["inside", "all"] = "inside",
-) -> Callable[[F], F]: ...
+) -> NoSync: ...
 
 
 def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Makes a function raise if it makes the host wait for the GPU.
+    """Makes a function, or a block of code, raise if it makes the host wait for the GPU.
 
-    For functions, coroutine functions and generators of both kinds; each call is judged alone. A
-    generator is judged at each ``yield``, and what its caller does in between does not count.
+    A decorator for functions, coroutine functions and generators of both kinds; each call is judged
+    alone. A generator is judged at each ``yield``, and what its caller does in between does not
+    count. For a block of code write ``with no_sync():``, which is ``with detect_syncs("raise"):``.
 
     Args:
         function: The function, where the decorator is written without arguments.
@@ -43,31 +46,60 @@ def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> An
             :func:`syncfree.detect_syncs`.
 
     Raises:
-        SyncError: By the function: the host waited too often.
+        SyncError: By the function, or at the end of the block: the host waited too often.
         ValueError: An option has a wrong value.
         TypeError: There is no such option, or what is decorated is no function.
 
     Example:
-        >>> import syncfree
+        >>> import syncfree, torch
         >>> @syncfree.no_sync
         ... def step(batch):
         ...     return batch.mean()
         >>> @syncfree.no_sync(max_syncs=1)
         ... def validate(batch):
         ...     return batch.mean().item()
+        >>> with syncfree.no_sync():
+        ...     mean = step(torch.ones(3))
     """
     make_region = functools.partial(detect_syncs, "raise", **options)
     make_region()  # wrong options raise here, not at the first call
     if function is None:
-        return functools.partial(_guarded, make_region)
+        return NoSync(make_region)
     return _guarded(make_region, function)
+
+
+class NoSync:
+    """`no_sync` with its options: decorates a function, or stands around blocks of code."""
+
+    def __init__(self, make_region: Callable[[], Region]) -> None:
+        self._make_region = make_region
+        self._open: list[Region] = []  # blocks, innermost last
+
+    def __call__(self, function: F) -> F:
+        """The function, guarded."""
+        guarded: F = _guarded(self._make_region, function)
+        return guarded
+
+    def __enter__(self) -> Report:
+        region = self._make_region()
+        report = region.__enter__()
+        self._open.append(region)
+        return report
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open.pop().__exit__(kind, error, traceback)
 
 
 def _guarded(make_region: Callable[[], Region], function: Any) -> Any:
     if not callable(function) or isinstance(function, type):
         raise TypeError(
             f"no_sync decorates functions, but got {function!r}; for a block of code write "
-            "`with syncfree.detect_syncs('raise'):`"
+            "`with syncfree.no_sync():`"
         )
     if inspect.isasyncgenfunction(function):
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ def tensors_of(given: Any) -> tuple[Tensor, Tensor]:
         TypeError: It is no pair, or one of the two is neither a tensor nor numbers.
     """
     try:
+        if isinstance(given, Mapping):
+            raise TypeError  # would be unpacked to its keys
         source, target = given
     except (TypeError, ValueError):
         count = f" of {len(given)}" if isinstance(given, tuple | list) else ""

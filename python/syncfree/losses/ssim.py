@@ -55,7 +55,8 @@ def ssim_loss(
     the weights, and for float32 copies of half-precision ``preds``; without one nothing of the
     images' size is stored.
 
-    The loss of half-precision images is found in float32 and rounded once, at the end.
+    The loss of half-precision images is a float32 number, as torch's losses are under autocast: a
+    scale for gradients may take it beyond what float16 holds.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -68,7 +69,7 @@ def ssim_loss(
             `structural_similarity_index_measure`.
 
     Returns:
-        A scalar on the images' device in the dtype of ``preds``.
+        A scalar on the images' device, float64 for float64 ``preds``, else float32.
 
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`, or if the mask does not
@@ -96,11 +97,11 @@ def ssim_loss(
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
-        return (1 - wide_similarity(preds, target, data_range, **options)).to(preds.dtype)
+        return 1 - wide_similarity(preds, target, data_range, **options)
     _, full = structural_similarity_index_measure(
         widened(preds), target, data_range=data_range, return_full_image=True, **options
     )
-    return _weighted_mean(1 - full, mask).to(preds.dtype)
+    return _weighted_mean(1 - full, mask)
 
 
 def l1_ssim_loss(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from typing import Any
@@ -15,6 +16,7 @@ from syncfree.functional._arguments import number
 
 _UINT8 = torch.uint8
 _WIDEST_OF_FLOATS = 2.0  # of images in [-1, 1]
+_INFINITE = math.inf
 
 _EXPECTED = "a number or a tuple of two numbers (low, high)"
 
@@ -26,7 +28,7 @@ def parse_data_range(
 
     With images, warns of bytes under a range that is one of floats.
     """
-    if type(data_range) is float and data_range > 0:  # the usual call, kept quick
+    if type(data_range) is float and 0.0 < data_range < _INFINITE:  # the usual call, kept quick
         result: tuple[float, tuple[float, float] | None] = data_range, None
     else:
         result = _parse(data_range)
@@ -70,10 +72,10 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
                 f"Expected argument `data_range` to be {_EXPECTED}, but got {data_range!r}."
             )
         low, high = (number("data_range", x, _EXPECTED) for x in data_range)
-        if not low < high:
+        if not low < high or math.isinf(high - low):
             raise ValueError(
-                "Expected argument `data_range` to be a tuple (low, high) with low < high, "
-                f"but got {data_range!r}."
+                "Expected argument `data_range` to be a tuple (low, high) of finite numbers with "
+                f"low < high, but got {data_range!r}."
             )
         return high - low, (low, high)
     if data_range is None:
@@ -82,6 +84,8 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
             "default: pass 1.0 for images of floats in [0, 1], 255.0 for bytes."
         )
     value = number("data_range", data_range, _EXPECTED)
-    if not value > 0:
-        raise ValueError(f"Expected argument `data_range` to be positive, but got {data_range!r}.")
+    if not 0 < value < _INFINITE:
+        raise ValueError(
+            f"Expected argument `data_range` to be positive and finite, but got {data_range!r}."
+        )
     return value, None

@@ -1,4 +1,4 @@
-"""SSIM in float32 whatever the images are, float64 for float64: for losses, which round at last."""
+"""SSIM in float32 whatever the images are, float64 for float64: for losses."""
 
 from __future__ import annotations
 
