@@ -194,9 +194,10 @@ def _equal(a: Any, b: Any) -> bool:
 
 def unshare(leaders: Iterable[Metric]) -> None:
     """Gives each a copy of what one before it holds too, for updates in place."""
-    held: set[int] = set()
+    held: list[Any] = []
     for leader in leaders:
         for name, state in all_states(leader).items():
-            if id(state) in held:
+            # Not by `id`: code compiled for that is compiled again after each reset.
+            if any(state is other for other in held):
                 setattr(leader, name, list(state) if isinstance(state, list) else state.clone())
-            held.add(id(getattr(leader, name)))
+            held.append(getattr(leader, name))

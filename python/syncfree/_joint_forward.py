@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torchmetrics import Metric
 from torchmetrics.utilities.data import (
     dim_zero_max,
@@ -38,7 +39,7 @@ def applies(metrics: Sequence[Metric]) -> bool:
 def forward(metrics: Sequence[Metric], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The batch's value of each metric, which all hold the states of the first one."""
     leader, *members = metrics
-    totals, count, on_cpu = all_states(leader), leader._update_count, leader.compute_on_cpu
+    totals, count, on_cpu = all_states(leader), _count(leader), leader.compute_on_cpu
     values: list[Any] = []
     batch: dict[str, Any] = {}
     try:
@@ -67,8 +68,17 @@ def forward(metrics: Sequence[Metric], args: tuple[Any, ...], kwargs: dict[str, 
     return values
 
 
+def _count(metric: Metric) -> int:
+    """The updates so far; none in compiled code, which a growing number would compile again."""
+    if is_dynamo_compiling() and dim_zero_mean not in metric._reductions.values():
+        return 0
+    return metric._update_count
+
+
 def _assign(metric: Metric, **attributes: Any) -> None:
-    metric.__dict__.update(attributes)
+    own = metric.__dict__
+    for name, value in attributes.items():  # compiled code of torch 2.11 knows no `own.update`
+        own[name] = value
 
 
 def _set(metric: Metric, states: dict[str, Any]) -> None:
@@ -122,5 +132,9 @@ def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
 
 
 def _can_take(total: Tensor, more: Tensor) -> bool:
-    usable = torch.is_inference_mode_enabled() or not total.is_inference()
+    usable = (
+        is_dynamo_compiling()  # which cannot ask the following; our own updates do not ask either
+        or torch.is_inference_mode_enabled()
+        or not total.is_inference()
+    )
     return usable and total.shape == more.shape and total.dtype == more.dtype

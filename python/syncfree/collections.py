@@ -10,6 +10,7 @@ import torch
 from syncfree._torchmetrics import require
 
 require("syncfree.collections")
+from torchmetrics import Metric  # noqa: E402
 from torchmetrics import MetricCollection as _TorchMetricsCollection  # noqa: E402
 from torchmetrics.utilities.data import _flatten_dict  # noqa: E402
 
@@ -120,10 +121,12 @@ class MetricCollection(_TorchMetricsCollection):
             **kwargs: For those metrics whose ``update`` has an argument of that name.
         """
         self._form_groups()
-        for team in self._teams():
-            leader, *members = (self._modules[name] for name in team)
+        teams = [[self._modules[name] for name in team] for team in self._teams()]
+        # All of them first: compiled code cannot look at signatures after an update.
+        taken = [_taken_by(team[0], kwargs) for team in teams]
+        for (leader, *members), named in zip(teams, taken, strict=True):
             with _compute_groups.led(leader, len(members)):
-                leader.update(*args, **leader._filter_kwargs(**kwargs))
+                leader.update(*args, **named)
             for member in members:
                 _compute_groups.share(leader, member)
                 member.__dict__["_computed"] = None
@@ -145,9 +148,9 @@ class MetricCollection(_TorchMetricsCollection):
         for team in self._teams():
             metrics = [self._modules[name] for name in team]
             if len(metrics) > 1 and _joint_forward.applies(metrics):
-                batch = _joint_forward.forward(metrics, args, metrics[0]._filter_kwargs(**kwargs))
+                batch = _joint_forward.forward(metrics, args, _taken_by(metrics[0], kwargs))
             else:
-                batch = [metric(*args, **metric._filter_kwargs(**kwargs)) for metric in metrics]
+                batch = [metric(*args, **_taken_by(metric, kwargs)) for metric in metrics]
             values.update(zip(team, batch, strict=True))
         self._state_is_copy = False
         return self._named(values)
@@ -213,3 +216,8 @@ class MetricCollection(_TorchMetricsCollection):
             for key, part in value.items():
                 result[f"{prefix}{stem}{key}{postfix}"] = part
         return {self._set_name(name): value for name, value in result.items()}
+
+
+def _taken_by(metric: Metric, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords for the metric's update; without any, its signature is not looked at."""
+    return metric._filter_kwargs(**kwargs) if kwargs else kwargs
