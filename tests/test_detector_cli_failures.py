@@ -114,8 +114,8 @@ def test_a_run_whose_time_is_up_says_so(script, capsys: pytest.CaptureFixture[st
         (["--steps", "0", "train.py"], "--steps is a count of at least 1, but got 0"),
         (["--seconds", "0", "train.py"], "--seconds is a time above 0"),
         (["--prove", "train.py"], "--prove puts a spinning kernel"),
-        (["--json", "no/such/folder.json", "train.py"], "its folder does not exist"),
-        (["--sarif", ".", "train.py"], "or it is a folder"),
+        (["--json", "no/such/folder.json", "train.py"], "no/such does not exist"),
+        (["--sarif", ".", "train.py"], "cannot write .: it is a folder; name a file in it"),
         (["--baseline", "none.json", "train.py"], "run once with --baseline-update to write it"),
         (["--baseline", "no/such.json", "train.py"], "there is no baseline no/such.json"),
         (["--baseline", ".", "train.py"], "cannot read the baseline ."),
@@ -145,3 +145,31 @@ def test_what_cannot_be_done(
     assert message in shown.err
     assert shown.err.startswith("syncfree syncs: ")
     assert "finished" not in shown.out
+
+
+UPDATE = ["--baseline-update", "--baseline"]
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--sarif"], UPDATE])
+def test_a_folder_that_takes_no_files_is_refused_before_the_run(
+    script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda place, mode: False)  # root may write anywhere
+    assert syncs(*option, "file", script(TRAIN)) == 2
+    shown = capsys.readouterr()
+    assert f"cannot write file: you may not write in its folder {Path.cwd()}" in shown.err
+    assert "finished" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("option", "other"), [(["--json"], "--sarif"), (["--sarif"], "--json"), (UPDATE, "--sarif")]
+)
+def test_a_file_that_cannot_be_written_costs_neither_report_nor_other_files(
+    script, capsys: pytest.CaptureFixture[str], option: list[str], other: str
+) -> None:
+    full = "/dev/full"  # opens, and refuses every byte
+    assert syncs(*option, full, other, "other", script(TRAIN)) == 2
+    shown = capsys.readouterr()
+    assert "the host waits 4 times at 1 line" in shown.out
+    assert f"{full}: No space left on device" in shown.err
+    assert json.loads(Path("other").read_text())

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from syncfree.cli.compare.tables import make_console
+from syncfree.cli.output_places import why_no_file
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
 from syncfree.cli.syncs.processes import (
     Children,
@@ -123,8 +124,9 @@ def _check(options: SyncsOptions) -> None:
     if options.update_baseline:
         written.append(options.baseline)
     for file in written:
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise ProgramError(f"cannot write {file}: its folder does not exist, or it is a folder")
+        problem = "" if file is None else why_no_file(file)
+        if problem:
+            raise ProgramError(problem)
     _check_apart(options)
     if options.baseline is not None and not options.update_baseline:
         from syncfree.detector.baseline import Baseline
@@ -284,24 +286,31 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     if rank() > 0:
         return CLEAN
     vanished: list[KnownSite] = []
-    if options.update_baseline:
-        _update_baseline(report, options, notes)
-    elif options.baseline is not None:
+    if options.baseline is not None and not options.update_baseline:
         difference = Baseline.read(options.baseline, Path.cwd()).compare(report.findings)
         report, vanished = report.compared(difference.known), difference.vanished
-    if options.json is not None:
-        _write(options.json, report.json())
-    if options.sarif is not None:
-        _write(options.sarif, report.sarif())
     console = make_console()
     console.print(report.table() if console.is_terminal else str(report))
     # A program that failed did not get to all of its lines.
     for each in () if report.failed else vanished:
         notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
-    return FINDINGS if report.count and not options.update_baseline else CLEAN
+    found = FINDINGS if report.count and not options.update_baseline else CLEAN
+    return max(found, _write_files(report, options, notes))
 
 
-def _update_baseline(report: Report, options: SyncsOptions, notes: Console) -> None:
+def _write_files(report: Report, options: SyncsOptions, notes: Console) -> int:
+    """Writes what was asked for; a file that cannot be written is told, and costs no other."""
+    writers: list[Callable[[], int]] = []
+    if options.update_baseline:
+        writers.append(lambda: _update_baseline(report, options, notes))
+    if options.json is not None:
+        writers.append(partial(_write, options.json, report.json()))
+    if options.sarif is not None:
+        writers.append(partial(_write, options.sarif, report.sarif()))
+    return max((_told(write, notes) for write in writers), default=CLEAN)
+
+
+def _update_baseline(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.detector.baseline import Baseline
 
     assert options.baseline is not None
@@ -309,13 +318,15 @@ def _update_baseline(report: Report, options: SyncsOptions, notes: Console) -> N
         notes.print("the baseline was left as it is: the program did not get to all of its lines")
     else:
         Baseline.of(report.findings, Path.cwd()).write(options.baseline)
+    return CLEAN
 
 
-def _write(file: Path, document: dict[str, Any]) -> None:
+def _write(file: Path, document: dict[str, Any]) -> int:
     try:
         file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise DetectorError(f"cannot write {file}: {error.strerror}") from None
+    return CLEAN
 
 
 def _complain(console: Console, error: Exception) -> None:
