@@ -124,6 +124,18 @@ def test_wrong_usage(small, arguments, message, capsys: pytest.CaptureFixture[st
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [["--suite", "psnr"], ["idle-gap", "json:dumps"]])
+@pytest.mark.parametrize("option", [["--json", "x.json"], ["--plot", "x.png"]])
+def test_a_folder_that_takes_no_files_is_refused_before_the_run(
+    small, monkeypatch: pytest.MonkeyPatch, capsys, arguments: list[str], option: list[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda place, mode: False)  # root may write anywhere
+    assert main(["bench", *arguments, *option]) == 2
+    shown = capsys.readouterr()
+    assert f"cannot write {option[1]}: you may not write in its folder {Path.cwd()}" in shown.err
+    assert shown.out == ""
+
+
 STEP = """
 import beside_it
 from dataclasses import dataclass

@@ -222,6 +222,42 @@ def test_a_folder_that_is_a_file_is_named(folders, capsys):
     assert f"{file} is a file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--csv", "{}/x"],
+        ["--json", "{}/x"],
+        ["--profile", "--plot", "{}/x.png"],
+        ["--maps", "{}"],
+        ["--maps", "{}/new/maps"],
+        ["--gpus", "cpu:1", "--resume", "{}/new"],
+    ],
+)
+def test_a_folder_that_takes_no_files_is_refused_before_the_run(
+    folders, tmp_path, capsys, monkeypatch, options
+):
+    closed = tmp_path / "closed"
+    closed.mkdir()
+
+    def access(place, mode):  # of somebody else: root may write anywhere
+        return Path(place) != closed or not mode & os.W_OK
+
+    monkeypatch.setattr("os.access", access)
+    arguments = [option.format(closed) for option in options]
+    assert main(["compare", *map(str, folders), *arguments]) == 2
+    captured = capsys.readouterr()
+    assert f"cannot write {arguments[-1]}: you may not write in" in captured.err
+    assert captured.out == ""
+    assert list(closed.iterdir()) == []
+
+
+def test_a_folder_of_maps_that_is_a_file_is_named(folders, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    for maps in (tmp_path / "file", tmp_path / "file" / "maps"):
+        assert main(["compare", *map(str, folders), "--maps", str(maps)]) == 2
+        assert f"{tmp_path / 'file'} is no folder" in capsys.readouterr().err
+
+
 def test_maps_do_not_go_where_they_would_be_compared(folders, capsys):
     ref, test = map(str, folders)
     assert main(["compare", ref, test, "--maps", f"{test}/maps"]) == 2

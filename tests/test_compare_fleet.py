@@ -188,7 +188,7 @@ def session_exists(leader):
         (["--gpus", "cpu:2", "--scaling", "2,1"], "rising numbers"),
         (["--gpus", "cpu:2", "--scaling", "one"], "rising numbers"),
         (["--gpus", "cpu:2", "--scaling", "1", "--resume", "x"], "leave --resume out"),
-        (["--gpus", "cpu:2", "--resume", __file__], "--resume is a folder"),
+        (["--gpus", "cpu:2", "--resume", __file__], f"{__file__} is no folder; name a folder"),
         (["--scaling", "1,2"], "add --gpus"),
         (["--schedule", "equal"], "add --gpus"),
         (["--resume", "x"], "add --gpus"),

@@ -14,6 +14,7 @@ from rich.text import Text
 from syncfree.benchmarking.devices import device_of
 from syncfree.cli.bench.target import load_function, made_function
 from syncfree.cli.compare.tables import make_console
+from syncfree.cli.output_places import why_no_file
 from syncfree.cli.plot_file import unknown_format
 from syncfree.cli.syncs.program import show_error
 from syncfree.errors import BenchmarkError, SyncfreeError
@@ -203,10 +204,9 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
     if unknown:
         raise BenchmarkError(unknown)
     for file in (json_file, plot_file):
-        if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-            raise BenchmarkError(
-                f"cannot write {file}: its folder does not exist, or it is a folder"
-            )
+        problem = "" if file is None else why_no_file(file)
+        if problem:
+            raise BenchmarkError(problem)
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ from syncfree.cli.compare.tables import (
     print_problems,
     print_scaling,
 )
+from syncfree.cli.output_places import why_no_file, why_no_folder
 from syncfree.distributed.environment import started_by_torchrun
 from syncfree.distributed.policy import TIMEOUT_SECONDS
 
@@ -191,8 +192,8 @@ def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOp
     timeout = TIMEOUT_SECONDS if request.timeout is None else request.timeout
     if not timeout > 0:
         raise UsageError(f"timeout is more than 0 seconds, got {timeout:g}")
-    if request.resume is not None and request.resume.exists() and not request.resume.is_dir():
-        raise UsageError(f"--resume is a folder; {request.resume} is a file")
+    if request.resume is not None:
+        _refuse(why_no_folder(request.resume))
     return FleetOptions(devices, schedule, timeout, request.workers, request.resume)
 
 
@@ -216,16 +217,11 @@ def _check_outputs(request: CompareRequest) -> None:
     for file, place in zip(files, resolved, strict=True):
         if resolved.count(place) > 1:
             raise UsageError(f"{file} is asked for twice: one result would replace the other")
-        if _is_compared(place, request):
+        if not file.is_dir() and _is_compared(place, request):
             raise UsageError(
                 f"cannot write {file}: it is one of the pictures to be compared, or would be"
             )
-        if file.is_dir():
-            raise UsageError(f"cannot write {file}: it is a folder; name a file in it")
-        folder = file.absolute().parent
-        if not folder.is_dir():
-            problem = "is a file" if folder.exists() else "does not exist"
-            raise UsageError(f"cannot write {file}: its folder {folder} {problem}")
+        _refuse(why_no_file(file))
     if request.plot is not None:
         from syncfree.cli.compare.plots import check_plot
 
@@ -236,11 +232,15 @@ def _check_outputs(request: CompareRequest) -> None:
     from syncfree.cli.compare.maps import palette
 
     palette()
-    if maps.exists() and not maps.is_dir():
-        raise UsageError(f"--maps is a folder; {maps} is a file")
     for folder in (request.reference, request.test):
         if folder.is_dir() and maps.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"--maps is inside {folder}, where its files would be compared")
+    _refuse(why_no_folder(maps))
+
+
+def _refuse(problem: str) -> None:
+    if problem:
+        raise UsageError(problem)
 
 
 def _is_compared(file: Path, request: CompareRequest) -> bool:
