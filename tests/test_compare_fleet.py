@@ -191,7 +191,7 @@ def session_exists(leader):
         (["--gpus", "cpu:2", "--resume", __file__], f"{__file__} is no folder; name a folder"),
         (["--scaling", "1,2"], "add --gpus"),
         (["--schedule", "equal"], "add --gpus"),
-        (["--resume", "x"], "add --gpus"),
+        (["--resume", "x"], "add --gpus 1, or --gpus cpu:1 without a GPU"),
     ],
 )
 def test_wrong_usage(folders, capsys, options, message):

@@ -130,7 +130,12 @@ def _run(request: CompareRequest) -> Comparison | None:
 def _run_alone(request: CompareRequest) -> Comparison:
     from syncfree.cli.compare.alone import compare_alone
 
-    for name in ("schedule", "timeout", "resume", "scaling"):
+    if request.resume is not None:
+        raise UsageError(
+            "--resume is for processes that --gpus or torchrun started, and one is enough: add "
+            "--gpus 1, or --gpus cpu:1 without a GPU"
+        )
+    for name in ("schedule", "timeout", "scaling"):
         if getattr(request, name) is not None:
             raise UsageError(f"--{name} is for several processes: add --gpus all, N or cpu:N")
     if request.plot is not None and not request.profile:
