@@ -279,6 +279,13 @@ def test_results_do_not_replace_pictures_or_each_other(folders, capsys):
     assert "asked for twice" in capsys.readouterr().err
 
 
+def test_a_result_in_the_place_of_a_folder_is_told_so(folders, capsys):
+    ref, test = map(str, folders)
+    for option in (["--csv"], ["--json"], ["--profile", "--plot"]):
+        assert main(["compare", ref, test, *option, ref]) == 2
+        assert f"cannot write {ref}: it is a folder" in capsys.readouterr().err
+
+
 def test_a_report_that_cannot_be_written_does_not_cost_the_table(folders, capsys):
     full = "/dev/full"  # opens, and refuses every byte
     assert main(["compare", *map(str, folders), "--csv", full]) == 1

@@ -86,6 +86,27 @@ def test_other_files_are_counted_by_extension(folders):
     assert ignored == {".txt": 2, "Makefile": 1, ".npy": 1}
 
 
+def test_names_that_begin_with_a_dot_are_left_out(folders):
+    touch(folders.ref, "a.png", "._a.png", ".cache/b.png", ".DS_Store", "s/.b.png")
+    touch(folders.test, "a.png", ".c.png")
+    assert pairs_of(folders) == ({"a.png": "a.png"}, [])
+    assert not find_pairs(folders.ref, folders.test).ignored
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("gone.png", "a link to nothing"), ("link.png", "Too many levels of symbolic links")],
+)
+def test_a_link_to_nothing_is_unreadable(folders, target, reason):
+    touch(folders.ref, "a.png")
+    touch(folders.test, "a.png")
+    link = folders.ref / "link.png"
+    link.symlink_to(target)
+    (problem,) = find_pairs(folders.ref, folders.test).problems
+    assert (problem.kind, problem.files) == ("unreadable", (str(link),))
+    assert problem.reason == reason
+
+
 def test_links_are_followed_and_loops_reported(folders, tmp_path):
     touch(tmp_path / "elsewhere", "a.png")
     folders.ref.mkdir()

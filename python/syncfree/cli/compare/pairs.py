@@ -44,10 +44,10 @@ class NothingPairedError(UsageError):
 def find_pairs(reference: Path, test: Path) -> Pairing:
     """Pair the pictures of two folders, or two files.
 
-    Folders are walked to the bottom, symbolic links followed. A file pairs with the one of the same
-    relative path; a file without such a partner pairs by the path without its extension, so that
-    `a/x.png` meets `a/x.jpg`. Where a path without extension leaves more than one choice, all files
-    concerned become one `ambiguous` problem.
+    Folders are walked to the bottom, symbolic links followed; names that begin with a dot are left
+    out. A file pairs with the one of the same relative path; a file without such a partner pairs by
+    the path without its extension, so that `a/x.png` meets `a/x.jpg`. Where a path without
+    extension leaves more than one choice, all files concerned become one `ambiguous` problem.
 
     Args:
         reference: folder of reference pictures, or one file.
@@ -93,10 +93,10 @@ def _pair_by_stem(
         if not left_here or not left_there:
             but = _but_in_other_unicode(stem, test_twins)
             for path in [references[name] for name in left_here]:
-                pairing.problems.append(_unpaired(path, f"the test folder{but}"))
+                pairing.problems.append(_alone(path, f"the test folder{but}"))
             but = _but_in_other_unicode(stem, reference_twins)
             for path in [tests[name] for name in left_there]:
-                pairing.problems.append(_unpaired(path, f"the reference folder{but}"))
+                pairing.problems.append(_alone(path, f"the reference folder{but}"))
         elif len(here) == len(there) == 1:
             partners[here[0]] = there[0]
         else:
@@ -111,7 +111,14 @@ def _pair_by_stem(
             )
 
 
-def _unpaired(path: Path, other: str) -> Problem:
+def _alone(path: Path, other: str) -> Problem:
+    """The problem of a file that has no partner."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return Problem("unreadable", (str(path),), "a link to nothing")
+    except OSError as error:
+        return Problem("unreadable", (str(path),), error.strerror or str(error))
     return Problem("unpaired", (str(path),), f"no picture of this name in {other}")
 
 
@@ -137,6 +144,13 @@ def _by_stem(names: Iterable[str]) -> dict[str, list[str]]:
     return stems
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
 def _pictures(root: Path, pairing: Pairing) -> dict[str, Path]:
     found: dict[str, Path] = {}
 
@@ -154,7 +168,9 @@ def _pictures(root: Path, pairing: Pairing) -> dict[str, Path]:
             return
         for entry in entries:
             path = Path(entry.path)
-            if entry.is_dir():
+            if entry.name.startswith("."):
+                continue  # such as the ._x.png that macOS writes beside x.png
+            if _is_folder(entry):
                 walk(path, above | {real})
             elif path.suffix.lower() in EXTENSIONS:
                 found[path.relative_to(root).as_posix()] = path
