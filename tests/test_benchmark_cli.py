@@ -136,6 +136,15 @@ def test_a_folder_that_takes_no_files_is_refused_before_the_run(
     assert shown.out == ""
 
 
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_full_disk_costs_no_table(small, capsys, option: str) -> None:
+    Path("full.png").symlink_to("/dev/full")  # opens, and refuses every byte
+    assert main(["bench", "--suite", "psnr", option, "full.png"]) == 2
+    shown = capsys.readouterr()
+    assert "cannot write full.png: No space left on device" in shown.err
+    assert "sum 1000" in shown.out
+
+
 STEP = """
 import beside_it
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,7 +116,8 @@ def _bench(options: SuiteOptions, console: Console) -> int:
     if options.plot is not None:
         from syncfree.benchmarking.suites.plot import plot_rows
 
-        plot_rows(found, options.plot)
+        with _told_of(options.plot):
+            plot_rows(found, options.plot)
     return FINE
 
 
@@ -145,7 +147,8 @@ def _idle_gap(options: GapOptions, console: Console) -> int:
     if options.json is not None:
         _write(options.json, found.json())
     if options.plot is not None:
-        found.plot(options.plot)
+        with _told_of(options.plot):
+            found.plot(options.plot)
     return FINE
 
 
@@ -210,8 +213,15 @@ def _check_files(json_file: Path | None, plot_file: Path | None) -> None:
 
 
 def _write(file: Path, document: dict[str, Any]) -> None:
-    try:
+    with _told_of(file):
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _told_of(file: Path) -> Iterator[None]:
+    """What the disk refuses is told with the file's name."""
+    try:
+        yield
     except OSError as error:
         raise BenchmarkError(f"cannot write {file}: {error.strerror}") from None
 
