@@ -222,11 +222,11 @@ def _check_outputs(request: CompareRequest) -> None:
     for file, place in zip(files, resolved, strict=True):
         if resolved.count(place) > 1:
             raise UsageError(f"{file} is asked for twice: one result would replace the other")
-        if not file.is_dir() and _is_compared(place, request):
+        _refuse(why_no_file(file))
+        if _is_compared(place, request):
             raise UsageError(
                 f"cannot write {file}: it is one of the pictures to be compared, or would be"
             )
-        _refuse(why_no_file(file))
     if request.plot is not None:
         from syncfree.cli.compare.plots import check_plot
 
