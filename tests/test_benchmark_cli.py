@@ -139,7 +139,7 @@ def test_a_folder_that_takes_no_files_is_refused_before_the_run(
 @pytest.mark.parametrize("option", ["--json", "--plot"])
 def test_a_full_disk_costs_no_table(small, capsys, option: str) -> None:
     Path("full.png").symlink_to("/dev/full")  # opens, and refuses every byte
-    assert main(["bench", "--suite", "psnr", option, "full.png"]) == 2
+    assert bench("--suite", "psnr", option, "full.png") == 2
     shown = capsys.readouterr()
     assert "cannot write full.png: No space left on device" in shown.err
     assert "sum 1000" in shown.out
