@@ -95,6 +95,17 @@ def test_forward_of_a_subclass_or_an_instance(pair: tuple[Tensor, Tensor], devic
     assert torch.equal(plain(*pair), want + 1)
 
 
+@pytest.mark.parametrize("option", ["dist_sync_on_step", "compute_on_cpu"])
+def test_options_as_properties(option: str, pair: tuple[Tensor, Tensor], device: str) -> None:
+    changed = property(lambda self: False, lambda self, value: None)
+    odd, plain = (
+        x(1.0).to(device)
+        for x in (type("Odd", (PeakSignalNoiseRatio,), {option: changed}), PeakSignalNoiseRatio)
+    )
+    assert torch.equal(odd(*pair), plain(*pair))
+    assert torch.equal(odd.compute(), plain.compute())
+
+
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
