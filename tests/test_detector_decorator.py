@@ -52,6 +52,27 @@ def test_blocks_of_code() -> None:
         _ = 1 / 0
 
 
+def test_blocks_of_tasks_that_take_turns() -> None:
+    """One guard of a module, entered by both before either leaves it, the first one first."""
+    guard = syncfree.no_sync()
+
+    async def task(times: int, pauses: int) -> None:
+        with guard:
+            await asyncio.sleep(0)
+            for _ in range(times):
+                wait()
+            for _ in range(pauses):
+                await asyncio.sleep(0)
+
+    async def main() -> list:
+        return await asyncio.gather(task(1, 0), task(0, 3), return_exceptions=True)
+
+    guilty, innocent = asyncio.run(main())
+    assert isinstance(guilty, SyncError)
+    assert guilty.report.count == 1
+    assert innocent is None
+
+
 def test_coroutine_functions() -> None:
     @syncfree.no_sync
     async def step(times: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from syncfree.detector.allow import Pattern
 from syncfree.detector.regions import Region, detect_syncs
 from syncfree.detector.report import Report
-from syncfree.detector.session import enter_scope, leave_scope
+from syncfree.detector.session import enter_scope, leave_scope, regions_here
 from syncfree.detector.tiers import TierChoice
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,7 +73,7 @@ class NoSync:
 
     def __init__(self, make_region: Callable[[], Region]) -> None:
         self._make_region = make_region
-        self._open: list[Region] = []  # blocks, innermost last
+        self._open: list[Region] = []
 
     def __call__(self, function: F) -> F:
         """The function, guarded."""
@@ -92,7 +92,10 @@ class NoSync:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._open.pop().__exit__(kind, error, traceback)
+        # Threads and tasks that share the guard may leave in another order than they entered.
+        region = next(each for each in reversed(regions_here()) if each in self._open)
+        self._open.remove(region)
+        region.__exit__(kind, error, traceback)
 
 
 def _guarded(make_region: Callable[[], Region], function: Any) -> Any:

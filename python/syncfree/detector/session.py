@@ -176,6 +176,11 @@ def go_on_raising(count: int) -> None:
             _raise_at_call(session.tier, True)
 
 
+def regions_here() -> tuple[Region, ...]:
+    """Those that the running code is inside of, innermost last."""
+    return _around.get()
+
+
 def enter_scope(region: Region) -> None:
     """The running code is inside of a region from here on."""
     drain()
