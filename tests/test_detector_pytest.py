@@ -269,11 +269,40 @@ def test_a_baseline_that_is_missing_or_none(session, pytester: pytest.Pytester) 
     none.stderr.fnmatch_lines(["ERROR: --sync-baseline: */none.json is no baseline of *"])
     assert none.ret == pytest.ExitCode.USAGE_ERROR
     nowhere = session(WAITS, "--sync-baseline", "no/such.json", "--sync-baseline-update")
-    nowhere.stderr.fnmatch_lines(["ERROR: --sync-baseline: there is no folder */no"])
+    nowhere.stderr.fnmatch_lines(
+        ["ERROR: --sync-baseline: cannot write */no/such.json: its folder */no does not exist*"]
+    )
     assert nowhere.ret == pytest.ExitCode.USAGE_ERROR
+    (pytester.path / "folder").mkdir()
+    folder = session(WAITS, "--sync-baseline", "folder", "--sync-baseline-update")
+    folder.stderr.fnmatch_lines(["ERROR: --sync-baseline: cannot write */folder: it is a folder*"])
+    assert folder.ret == pytest.ExitCode.USAGE_ERROR
     alone = session(WAITS, "--sync-baseline-update")
     alone.stderr.fnmatch_lines(["*--sync-baseline-update needs --sync-baseline FILE*"])
     assert alone.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_baseline_that_cannot_be_written_fails_the_session(
+    session, pytester: pytest.Pytester
+) -> None:
+    full = """
+from pathlib import Path
+
+def write_text(self, *arguments, **keywords):
+    raise OSError(28, "No space left on device")
+
+Path.write_text = write_text
+"""
+    pytester.makeconftest(CONFTEST + full)
+    test = "import pytest\n@pytest.mark.no_sync\ndef test_good():\n    pass"
+    result = session(test, "--sync-baseline", "syncs.json", "--sync-baseline-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["--sync-baseline-update: cannot write the baseline */syncs.json: No space left on device"]
+    )
+    result.stdout.no_fnmatch_line("*written to*")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "INTERNALERROR" not in f"{result.stdout}{result.stderr}"
 
 
 def test_a_tier_that_this_machine_lacks(session) -> None:

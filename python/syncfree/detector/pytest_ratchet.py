@@ -25,17 +25,19 @@ class Ratchet:
         self._known: Baseline | None = None
         self._sites: dict[tuple[Any, ...], KnownSite] = {}
         self._tests: set[str] = set()
+        self._written = ""
 
     def check(self) -> None:
         """Refuses, before any test runs, a file that cannot be read or written.
 
         Raises:
-            pytest.UsageError: The file is missing or no baseline, or there is no such folder.
+            pytest.UsageError: The file is missing or no baseline, or may not be written.
         """
+        from syncfree._output_places import why_no_file
         from syncfree.errors import DetectorError
 
-        if self._update and not self._file.parent.is_dir():
-            raise pytest.UsageError(f"--sync-baseline: there is no folder {self._file.parent}")
+        if self._update and (problem := why_no_file(self._file)):
+            raise pytest.UsageError(f"--sync-baseline: {problem}")
         try:
             self._baseline()
         except DetectorError as error:
@@ -93,27 +95,41 @@ class Ratchet:
             tests = tuple(sorted({*before, test}))
             self._sites[key] = KnownSite(**values, tests=tests)
 
-    @pytest.hookimpl
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Writes the baseline, or says which of its waits have vanished."""
-        if not self._tests and not self._update:
-            return
-        from syncfree.detector.baseline import Baseline
-        from syncfree.detector.text import plural
-
-        # What only tests outside of this session reach is neither vanished nor taken out.
-        of_others = [
+    def _of_others(self) -> list[KnownSite]:
+        """What only tests outside of this session reach: neither vanished nor to be taken out."""
+        return [
             each
             for each in self._baseline().sites
             if each.tests and not self._tests.intersection(each.tests)
         ]
-        if self._update:
-            sites = [*self._sites.values(), *of_others]
-            Baseline(sites, self._root).write(self._file)
-            terminalreporter.write_sep("-", "waits for the GPU")
-            known = plural(len(sites), "known wait")
-            terminalreporter.write_line(f"{known} written to {self._file}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Writes the baseline; a session that cannot fails."""
+        if not self._update or session.exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             return
+        from syncfree.detector.baseline import Baseline
+        from syncfree.detector.text import plural
+        from syncfree.errors import DetectorError
+
+        sites = [*self._sites.values(), *self._of_others()]
+        try:
+            Baseline(sites, self._root).write(self._file)
+        except DetectorError as error:
+            self._written = f"--sync-baseline-update: {error}"
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        else:
+            self._written = f"{plural(len(sites), 'known wait')} written to {self._file}"
+
+    @pytest.hookimpl
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Says what was written, or which waits of the baseline have vanished."""
+        if self._written:
+            terminalreporter.write_sep("-", "waits for the GPU")
+            terminalreporter.write_line(self._written)
+        if self._update or not self._tests:
+            return
+        of_others = self._of_others()
         rest = [each for each in self._baseline().sites if each not in of_others]
         vanished = _not_among(rest, list(self._sites.values()))
         if vanished:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from syncfree._output_places import why_no_file
 from syncfree.benchmarking.devices import device_of
 from syncfree.cli.bench.target import load_function, made_function
 from syncfree.cli.compare.tables import make_console
-from syncfree.cli.output_places import why_no_file
 from syncfree.cli.plot_file import unknown_format
 from syncfree.cli.syncs.program import show_error
 from syncfree.errors import BenchmarkError, SyncfreeError

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from PIL import Image
 
+from syncfree._output_places import why_no_file, why_no_folder
 from syncfree.cli.compare.fleet_options import (
     FleetOptions,
     parse_counts,
@@ -34,7 +35,6 @@ from syncfree.cli.compare.tables import (
     print_problems,
     print_scaling,
 )
-from syncfree.cli.output_places import why_no_file, why_no_folder
 from syncfree.distributed.environment import started_by_torchrun
 from syncfree.distributed.policy import TIMEOUT_SECONDS
 

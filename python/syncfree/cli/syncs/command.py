@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from syncfree._output_places import why_no_file
 from syncfree.cli.compare.tables import make_console
-from syncfree.cli.output_places import why_no_file
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
 from syncfree.cli.syncs.processes import (
     Children,
