@@ -32,7 +32,7 @@ help:
 	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races in shared memory"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
-	@echo "make readme-figures  README's tables, and build/figures, from benchmarks/results"
+	@echo "make readme-figures  tables and plots of README and docs/figures.md, from benchmarks/results"
 	@echo "make lint      formatting, types and spelling"
 	@echo "make cuda      the CUDA libraries for every supported GPU, also without one"
 	@echo "make emulate   tests of the CUDA kernels on this CPU (tools/cuda_on_cpu)"
@@ -98,7 +98,7 @@ bench: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m pytest benchmarks $(PYTEST_ARGS)
 
 readme-figures: $(STAMPS)/installed $(STAMPS)/needs-demo
-	$(PY) tools/readme_figures.py --plots build/figures
+	$(PY) tools/readme_figures.py
 
 lint: $(STAMPS)/needs-lint
 	$(PY) -m ruff check .

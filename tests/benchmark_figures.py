@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -10,13 +11,12 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 
 
-def figures_tool():
+def figures_tool(name: str = "figure_tables"):
     sys.path.insert(0, str(ROOT / "tools"))
     try:
-        import readme_figures
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(ROOT / "tools"))
-    return readme_figures
 
 
 def gpu_row(**fields) -> dict:

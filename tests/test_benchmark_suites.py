@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark_figures import RESULTS, ROOT
+from benchmark_figures import RESULTS, ROOT, gpu_row
 from syncfree import functional as sf
 from syncfree.benchmarking.api import measure
 from syncfree.benchmarking.backend import Work
@@ -154,6 +154,29 @@ def test_plot_of_the_committed_results(tmp_path: Path) -> None:
     for path in RESULTS:
         plot_rows(json.loads(path.read_text()), tmp_path / f"{path.stem}.svg")
         assert "torchmetrics" in (tmp_path / f"{path.stem}.svg").read_text()
+
+
+def test_the_legend_of_many_peers_fits_and_tells_them_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        "syncfree.benchmarking.suites.plot.save", lambda figure, file: drawn.append(figure)
+    )
+    names = ["syncfree", *(f"another library, number {n}" for n in range(12))]
+    rows = [gpu_row(contender=each, device_us=1.0 + n) for n, each in enumerate(names)]
+    versions = {"torch": "2"}
+    plot_rows(
+        {"rows": rows, "hardware": {"gpu": "GPU"}, "versions": versions, "date": "2026-01-01"},
+        tmp_path / "many.png",
+    )
+    (figure,) = drawn
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    place, whole = legend.get_window_extent(), figure.bbox
+    assert whole.x0 <= place.x0 < place.x1 <= whole.x1
+    colors = [line.get_color() for line in legend.get_lines()]
+    assert len(set(colors)) == len(colors) == 12
 
 
 def test_measure_uses_the_given_backend() -> None:

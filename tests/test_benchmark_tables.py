@@ -7,16 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmark_figures import ROOT, figures_tool, gpu_row
+from benchmark_figures import RESULTS, ROOT, figures_tool, gpu_row
 from syncfree.benchmarking.suites.text import lines_of
 
 
-def test_readme_figures_command(tmp_path: Path) -> None:
+def test_readme_figures_command() -> None:
     """`--check` stays as it is: it writes nothing."""
-    before = (ROOT / "README.md").read_text()
+    pages = [ROOT / "README.md", ROOT / "docs" / "figures.md"]
+    before = [page.read_text() for page in pages]
     command = [sys.executable, ROOT / "tools" / "readme_figures.py", "--check"]
     assert subprocess.run(command, check=False).returncode == 0
-    assert (ROOT / "README.md").read_text() == before
+    assert [page.read_text() for page in pages] == before
+
+
+def test_rows_that_readme_shows_were_measured() -> None:
+    measured = {row["workload"] for file in RESULTS for row in json.loads(file.read_text())["rows"]}
+    assert set(figures_tool("readme_figures").IN_README) <= measured
 
 
 def test_the_printed_table_says_which_host_time_is_which() -> None:

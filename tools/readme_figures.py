@@ -1,7 +1,8 @@
-"""Writes README.md's measured figures from the committed result files, and nothing by hand.
+"""Writes the measured figures of README.md and docs/figures.md, and nothing by hand.
 
-`python tools/readme_figures.py` replaces what stands between the markers; `--check` fails if that
-would change the file, which a test does. `--plots FOLDER` draws each result file there as well.
+`python tools/readme_figures.py` replaces what stands between the markers by tables of the committed
+result files, and draws the plots that the pages show beside those files. `--check` fails if the
+tables would change, which a test does.
 """
 
 from __future__ import annotations
@@ -10,254 +11,94 @@ import json
 import sys
 from pathlib import Path
 
+from figure_tables import LOOPS, TIMED, processes_table, scaling_table, table
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-LOOPS = "restoration loop"
-TIMED = " timed regions"
-HOST = "host, in a loop"
-SINGLE = " (1 call)"
-ABOUT_HOST = (
-    f"`{HOST}`: until a call among calls back to back has returned, which is what a loop pays for "
-    "it."
-)
-ABOUT_SINGLE = (
-    f"`{SINGLE.strip()}`: a single call, as there is no figure in a loop. The GPU was drained and "
-    "its L2 cache flushed before it, and the host takes several times as long for it."
-)
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 
-
-def time_text(us: float) -> str:
-    """Three significant digits with a unit."""
-    return f"{us / 1000:.3g} ms" if us >= 1000 else f"{us:.3g} µs"
-
-
-def host_us(row: dict) -> float:
-    """Of a call back to back; of a single one where that is all that was measured."""
-    looped = row.get("loop_host_us")
-    return row["host_us"] if looped is None else looped
-
-
-def host_text(row: dict) -> str:
-    """With a mark where it is not of a loop."""
-    # Files from before there was `loop_host_us` hold a loop's figure as `host_us`.
-    single = row["device"] == "cuda" and row.get("loop_host_us", 0) is None
-    return time_text(host_us(row)) + (SINGLE if single else "")
-
-
-def with_legend(lines: list[str]) -> list[str]:
-    """The tables' lines, and what their host times are."""
-    text = "\n".join(lines)
-    legend = [about for mark, about in ((HOST, ABOUT_HOST), (SINGLE, ABOUT_SINGLE)) if mark in text]
-    return [*lines, "", " ".join(legend)] if legend else lines
-
-
-def ratio_text(row: dict | None) -> str:
-    """A contender's time over ours."""
-    return "-" if row is None else f"{row['times_ours']:.1f}x"
+# Small and large work of each metric, where peers are far behind and where one is ahead.
+IN_README = (
+    "PSNR 16x3x256x256 float32",
+    "PSNR 32x3x1080x1920 float32",
+    "PSNR 32x3x1080x1920 uint8",
+    "SSIM 16x3x256x256 float32",
+    "SSIM 32x3x1080x1920 float32",
+    "SSIM and gradients 8x3x1080x1920 float32",
+    "MS-SSIM 32x3x1080x1920 float32",
+    "accuracy micro 256x1000 float32",
+    "accuracy micro 4096x128256 bfloat16, 60% right",
+    "accuracy micro top-5 4096x128256 bfloat16, 60% right",
+    "accuracy macro 8x19x1024x1024 float32",
+    "multilabel accuracy 8192x1000 float32",
+    "MulticlassAccuracy.forward 256x1000 micro",
+    "PeakSignalNoiseRatio.forward 16x3x256x256",
+    "StructuralSimilarityIndexMeasure.forward 16x3x256x256",
+    "100 timed regions",
+    "restoration loop of 8, 8x3x512x512 float32",
+    "PSNR 4x3x512x768 float32",
+    "SSIM 4x3x512x768 float32",
+    "MS-SSIM 4x3x512x768 float32",
+    "accuracy micro 2x19x512x512 float32",
+    "accuracy micro 512x128256 bfloat16, 100% right",
+)
 
 
-def table(path: Path) -> str:
-    """One result file as a Markdown table."""
-    facts = json.loads(path.read_text())
-    hardware, versions = facts["hardware"], facts["versions"]
-    gpu = hardware["gpu"] != "none"
-    where = hardware["gpu"] if gpu else f"{hardware['cpu']}, {hardware['threads']} threads"
-    lines = [
-        f"**{where}**, torch {versions['torch']}, torchmetrics {versions['torchmetrics']}, "
-        f"{facts['date']} ([{path.name}](benchmarks/results/{path.name}))",
-        "",
-        # A CPU's caches hold the inputs, and its host time is its time.
-        f"| work | syncfree {f'| share of read floor | {HOST} ' if gpu else ''}"
-        "| best peer | peer / ours | torchmetrics / ours |",
-        "|---" * (7 if gpu else 5) + "|",
-    ]
-    by_workload: dict[str, list[dict]] = {}
-    for row in facts["rows"]:
-        if not row["workload"].startswith("scaling: "):  # has a plot of its own
-            by_workload.setdefault(row["workload"], []).append(row)
-    layouts = {name: by_workload.pop(name) for name in list(by_workload) if "layouts: " in name}
-    steps = {name: rows for name, rows in by_workload.items() if "launches" in rows[0]}
-    loops = {name: rows for name, rows in by_workload.items() if name.startswith(LOOPS)}
-    regions = {name: rows for name, rows in by_workload.items() if name.endswith(TIMED)}
-    for name, rows in by_workload.items():
-        if name in steps or name in loops or name in regions:
-            continue
-        ours = next(r for r in rows if r["contender"] == "syncfree")
-        peers = [r for r in rows if not r["contender"].startswith("syncfree")]
-        best = min(peers, key=lambda r: r["device_us"], default=None)
-        theirs = next((r for r in peers if r["contender"] == "torchmetrics"), None)
-        peer = f"{best['contender']} {time_text(best['device_us'])}" if best else "none runs it"
-        on_gpu = f"| {ours['share_of_floor']:.0%} | {host_text(ours)} " if gpu else ""
-        lines.append(
-            f"| {name} | {time_text(ours['device_us'])} {on_gpu}| {peer} "
-            f"| {ratio_text(best)} | {ratio_text(theirs)} |"
-        )
-    lines = [*lines, *step_table(steps, gpu), *region_table(regions)]
-    lines += loop_table(loops)
-    return "\n".join([*with_legend(lines), *layout_table(layouts)])
-
-
-def region_table(regions: dict[str, list[dict]]) -> list[str]:
-    """What timing a region costs the host; the events cost the GPU the same, whoever records."""
-    lines = []
-    for name, rows in regions.items():
-        heads = ["to time a region", *(row["contender"] for row in rows)]
-        count = int(name.removesuffix(TIMED))
-        cells = [time_text(host_us(row) / count) for row in rows]
-        lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        lines.append(f"| {HOST} | {' | '.join(cells)} |")
-    return lines
-
-
-def loop_table(loops: dict[str, list[dict]]) -> list[str]:
-    """What evaluation adds to a loop that does something else."""
-    if not loops:
-        return []
-    keys = ("syncfree no metrics", "syncfree", "syncfree side stream", "torchmetrics")
-    heads = ("work", "no metrics", "syncfree adds", "on its own stream", "torchmetrics adds")
-    lines = ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name, rows in loops.items():
-        found = {row["contender"]: row for row in rows}
-        bare, *rest = (found.get(key) for key in keys)
-        cells = [added_text(row, bare) for row in rest]
-        lines.append(f"| {name} | {time_text(whole_us(bare))} | {' | '.join(cells)} |")
-    return lines
-
-
-def whole_us(row: dict) -> float:
-    """A call until all is done: among calls back to back, as a program runs."""
-    looped = row.get("loop_us")
-    return row["device_us"] if looped is None else looped
-
-
-def added_text(row: dict | None, bare: dict) -> str:
-    """What a contender takes more than the loop alone."""
-    if row is None:
-        return "-"
-    more = whole_us(row) - whole_us(bare)
-    return f"{time_text(max(more, 0.0))} ({more / whole_us(bare):+.0%})"
-
-
-def layout_table(layouts: dict[str, list[dict]]) -> list[str]:
-    """What tensors that are not plain cost."""
-    if not layouts:
-        return []
-    lines = ["", "| same work on other tensors | plain | time over plain |", "|---|---|---|"]
-    for name, (plain, *others) in layouts.items():
-        cells = [f"{r['contender'].removeprefix('syncfree ')} {ratio_text(r)}" for r in others]
-        time = time_text(plain["device_us"])
-        lines.append(f"| {name.removeprefix('layouts: ')} | {time} | {', '.join(cells)} |")
-    return lines
-
-
-def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
-    """What a training loop pays for each step of a class, and what that puts on the GPU."""
-    # `compute` and `reset` run once an epoch: they stand in the result file only.
-    steps = {name: rows for name, rows in steps.items() if ".update" in name or ".forward" in name}
-    if not steps:
-        return []
-    columns = [HOST, "launches"] if gpu else ["time"]
-    heads = ["step of a class", *columns, f"torchmetrics: {columns[0]}", *columns[1:]]
-    lines = ["", f"| {' | '.join(heads)} | theirs / ours |", "|---" * (len(heads) + 1) + "|"]
-    for name, rows in steps.items():
-        ours, theirs = (
-            next(row for row in rows if row["contender"] == library)
-            for library in ("syncfree", "torchmetrics")
-        )
-        cells = []
-        for row in (ours, theirs):
-            cells += [host_text(row), *([f"{row['launches']:g}"] if gpu else [])]
-        ratio = host_us(theirs) / host_us(ours)
-        lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f}x |")
-    return lines
-
-
-def processes_table(path: Path) -> str:
-    """What `compute()` costs where metrics are reduced over processes."""
-    facts = json.loads(path.read_text())
-    versions = facts["versions"]
-    lines = [
-        f"**`compute()` over {facts['processes']} processes**, {facts['backend']}, "
-        f"{facts['gpu']} each, torch {versions['torch']}, "
-        f"torchmetrics {versions['torchmetrics']}, {facts['date']} "
-        f"([{path.name}](benchmarks/results/distributed/{path.name}))",
-        "",
-        "| metric | syncfree: host | waits for the GPU | torchmetrics: host | waits "
-        "| theirs / ours |",
-        "|---|---|---|---|---|---|",
-    ]
-    names = dict.fromkeys(row["metric"] for row in facts["rows"])
-    for name in names:
-        ours, theirs = (
-            next(r for r in facts["rows"] if (r["metric"], r["contender"]) == (name, library))
-            for library in ("syncfree", "torchmetrics")
-        )
-        cells = [
-            cell
-            for row in (ours, theirs)
-            for cell in (time_text(row["host_us"]), "yes" if row["waits"] else "no")
-        ]
-        ratio = theirs["host_us"] / ours["host_us"]
-        lines.append(f"| {name} | {' | '.join(cells)} | {ratio:.1f}x |")
-    return "\n".join(lines)
-
-
-def scaling_table(path: Path) -> str:
-    """What more GPUs gain; with the plot, if it lies beside the result."""
-    facts = json.loads(path.read_text())
-    limit = {"restore": "which its GPUs limit", "compare": "which decoding limits"}[facts["work"]]
-    folder = f"benchmarks/results/scaling/{path.stem}"
-    lines = [
-        f"**`benchmarks/scaling.py {facts['work']}`**, {limit}: {facts['gpu']}, "
-        f"{facts['cores_per_process']} cores each, torch {facts['versions']['torch']}, "
-        f"{facts['date']} ([{path.name}]({folder}.json))",
-        "",
-        "| GPUs | schedule | images/s | speed-up | efficiency | imbalance | GPUs idle |",
-        "|---" * 7 + "|",
-    ]
-    for row in facts["rows"]:
-        idle = sum(rank["idle_share"] for rank in row["ranks"]) / row["processes"]
-        lines.append(
-            f"| {row['processes']} | {row['schedule']} | {row['images_per_second']:.0f} "
-            f"| {row['speedup']:.2f} | {row['efficiency']:.0%} | {row['imbalance']:.1%} "
-            f"| {idle:.0%} |"
-        )
-    if path.with_suffix(".png").exists():
-        lines += ["", f"![Images per second by GPUs, and what each GPU did]({folder}.png)"]
-    return "\n".join(lines)
+def figures(page: Path) -> str:
+    """What a page shows: README the rows named above, docs/figures.md all."""
+    is_readme = page.name == "README.md"
+    results = ("" if is_readme else "../") + "benchmarks/results"
+    shown = []
+    for path in sorted(RESULTS.glob("*.json"), reverse=True):
+        shown.append(table(path, results, IN_README if is_readme else ()))
+        plot = RESULTS / f"{path.stem}{'' if is_readme else '-scaling'}.png"
+        about = "Time over syncfree's" if is_readme else "Time by the bytes of the input"
+        if plot.exists():
+            shown.append(f"![{about}]({results}/{plot.name})")
+    if not is_readme:
+        files = sorted(RESULTS.glob("distributed/*.json"))
+        shown += [processes_table(path, results) for path in files]
+    files = sorted(RESULTS.glob(f"scaling/{'restore-' if is_readme else ''}*.json"), reverse=True)
+    shown += [scaling_table(path, results) for path in files]
+    return "\n\n".join(shown)
 
 
 def main() -> int:
-    """Rewrites or checks README.md."""
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    shown = [table(path) for path in sorted(RESULTS.glob("*.json"), reverse=True)]
-    shown += [processes_table(path) for path in sorted(RESULTS.glob("distributed/*.json"))]
-    shown += [scaling_table(path) for path in sorted(RESULTS.glob("scaling/*.json"), reverse=True)]
-    tables = "\n\n".join(shown)
-    updated = f"{head}{BEGIN}\n{tables}\n{END}{tail}"
-    if "--check" in sys.argv[1:]:
-        return int(updated != text)
-    readme.write_text(updated)
-    if "--plots" in sys.argv[1:]:
-        draw(Path(sys.argv[sys.argv.index("--plots") + 1]))
-    return 0
+    """Rewrites or checks the pages."""
+    is_check = "--check" in sys.argv[1:]
+    if not is_check:
+        draw()
+    unchanged = True
+    for page in (ROOT / "README.md", ROOT / "docs" / "figures.md"):
+        text = page.read_text()
+        head, rest = text.split(BEGIN)
+        _, tail = rest.split(END)
+        updated = f"{head}{BEGIN}\n{figures(page)}\n{END}{tail}"
+        unchanged = unchanged and updated == text
+        if not is_check:
+            page.write_text(updated)
+    return int(is_check and not unchanged)
 
 
-def draw(folder: Path) -> None:
-    """Each result file as a plot of its own."""
+def is_drawn(row: dict) -> bool:
+    """Ours and peers at the same work; variants of ours and loops around it are no peers."""
+    name, contender = row["workload"], row["contender"]
+    is_work = name in IN_README and not name.startswith(LOOPS) and not name.endswith(TIMED)
+    return is_work and not contender.startswith("syncfree ")
+
+
+def draw() -> None:
+    """The plots of each result file, beside it: bars for those of GPUs, and lines by size."""
     from syncfree.benchmarking.suites.plot import plot_rows
     from syncfree.benchmarking.suites.scaling_plot import plot_scaling
 
-    folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(RESULTS.glob("*.json")):
         facts = json.loads(path.read_text())
-        plot_rows(facts, folder / f"{path.stem}.svg")
+        if facts["hardware"]["gpu"] != "none":
+            chosen = [row for row in facts["rows"] if is_drawn(row)]
+            plot_rows({**facts, "rows": chosen}, RESULTS / f"{path.stem}.png")
         if any(row["workload"].startswith("scaling: ") for row in facts["rows"]):
-            plot_scaling(facts, folder / f"{path.stem}-scaling.svg")
+            plot_scaling(facts, RESULTS / f"{path.stem}-scaling.png")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
     peers = list(dict.fromkeys(r["contender"] for r in compared if r["contender"] != OURS))
     count = sum(map(len, by_workload.values()))
     figure = new_figure(9, 1.5 + 0.22 * count)
+    from matplotlib import colormaps
+
+    palette = colormaps["tab10" if len(peers) <= 10 else "tab20"]
+    colors = {peer: palette(index) for index, peer in enumerate(peers)}
     axes = figure.subplots()
     place, ticks = 0.0, []
     for name, rows in by_workload.items():
@@ -44,7 +48,7 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
         others = [row for row in rows if row["contender"] != OURS]
         ticks.append((place + max(0, len(others) - 1) / 2, name))
         for row in others:
-            color = f"C{peers.index(row['contender'])}"
+            color = colors[row["contender"]]
             axes.barh(place, row[key] / ours - 1, left=1, color=color, height=0.9)
             interval = row.get("interval_us") if key == "device_us" else None
             if interval:
@@ -58,10 +62,10 @@ def plot_rows(document: Mapping[str, Any], file: Path) -> None:
     axes.set(xscale="log", xlabel="time over syncfree's")
     axes.xaxis.set_major_formatter("{x:g}x")
     axes.xaxis.set_minor_formatter("")
-    for index, peer in enumerate(peers):
-        axes.plot([], [], "s", color=f"C{index}", label=peer)
+    for peer in peers:
+        axes.plot([], [], "s", color=colors[peer], label=peer)
     if peers:
-        figure.legend(loc="outside lower center", ncols=len(peers))
+        figure.legend(loc="outside lower center", ncols=min(len(peers), 3))
     hardware = document["hardware"]
     where = hardware["gpu"] if hardware["gpu"] != "none" else hardware["cpu"]
     axes.set_title(f"{where}, torch {document['versions']['torch']}, {document['date']}")
