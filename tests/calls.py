@@ -49,6 +49,11 @@ def large_images(device: str, seed: int) -> Inputs:
     return image_pair((2, 3, 177, 208), torch.float32, device, seed)
 
 
+def frames(device: str, seed: int) -> Inputs:
+    """Of 2^18 pixels and more, which the CUDA kernels walk in strips."""
+    return image_pair((2, 3, 300, 304), torch.float32, device, seed)
+
+
 def volumes(device: str, seed: int) -> Inputs:
     a, b = image_pair((2, 12 * 12, 14, 16), torch.float32, device, seed)
     return a.reshape(2, 1, 144, 14, 16)[:, :, ::9], b.reshape(2, 1, 144, 14, 16)[:, :, ::9]
@@ -168,6 +173,18 @@ CALLS = [
         "ssim-skimage-bytes",
         lambda p, t: sf.structural_similarity_index_measure(p, t, preset="skimage"),
         byte_images,
+    ),
+    PublicCall(
+        "ssim-frames",
+        lambda p, t: sf.structural_similarity_index_measure(p, t, data_range=1.0),
+        frames,
+    ),
+    PublicCall(
+        "ssim-uniform-frames",
+        lambda p, t: sf.structural_similarity_index_measure(
+            p, t, gaussian_kernel=False, kernel_size=7, data_range=1.0
+        ),
+        frames,
     ),
     PublicCall(
         "ssim-3d",
