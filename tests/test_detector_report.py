@@ -6,6 +6,7 @@ import io
 import json
 import linecache
 import logging
+import pickle
 import re
 import subprocess
 import sys
@@ -54,6 +55,17 @@ def test_lines_apis_and_verdicts_are_apart(train: str) -> None:
     assert report.findings[0].blocked_us == 5.0
     assert report.findings[0].count == 3
     assert report.count == 6
+
+
+def test_pickled_with_what_was_found_so_far(train: str) -> None:
+    """As the part of a SyncError that a worker raised."""
+    report = Report(tier=0, note="no GPU")
+    report.record(make_event(train))
+    report.record_allowed("meant")
+    read = pickle.loads(pickle.dumps(report))
+    assert read.json() == report.json()
+    report.record(make_event(train))
+    assert (read.count, report.count) == (1, 2)
 
 
 def test_forward_lines_are_apart(train: str) -> None:

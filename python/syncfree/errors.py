@@ -7,7 +7,11 @@ from typing import Any
 
 
 class SyncfreeError(Exception):
-    """Base of every exception that only syncfree raises."""
+    """Base of every exception that only syncfree raises.
+
+    They go from process to process: one whose text is made of its arguments tells `pickle` those,
+    as unpickling calls the class. A `multiprocessing.Pool` that fails there hangs.
+    """
 
 
 class LibraryError(SyncfreeError, ImportError):
@@ -33,6 +37,9 @@ class MissingExtraError(SyncfreeError, ImportError):
         )
         self.feature = feature
         self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.feature, self.extra), self.__dict__
 
 
 class DeviceError(SyncfreeError, RuntimeError):
@@ -65,6 +72,10 @@ class VirtualDeviceError(DetectorError, NotImplementedError):
             f"{advice or 'Run the sync detector on a machine with one, or leave this call out.'}"
         )
         self.call = call
+        self.advice = advice
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.call, self.advice), self.__dict__
 
 
 class SyncError(SyncfreeError, RuntimeError):
@@ -92,6 +103,9 @@ class RankError(SyncfreeError, RuntimeError):
         super().__init__(text)
         self.lost = dict(lost)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.lost,), self.__dict__
+
 
 class EvaluationError(SyncfreeError, RuntimeError):
     """Items of a data set could not be evaluated.
@@ -106,6 +120,9 @@ class EvaluationError(SyncfreeError, RuntimeError):
         super().__init__(f"{len(failures)} items failed; the first is item {first}: {reason}")
         self.failures = dict(failures)
         self.evaluation = evaluation
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.failures, self.evaluation), self.__dict__
 
 
 class SyncWarning(UserWarning):

@@ -167,6 +167,10 @@ class Report:
 
         return as_sarif(self, Path.cwd() if root is None else Path(root))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy, also in another process, has what was found so far.
+        return report_from_json, (self.json(),)
+
     def table(self) -> Table:
         """The guilty lines as a table for ``rich.print``.
 
