@@ -272,11 +272,29 @@ assert not hasattr(syncfree, "nonsense") and not hasattr(syncfree, "Nonsense")
 assert find_spec("syncfree.nonsense") is None
 assert find_spec("syncfree.functional.image.nonsense") is None
 assert not hasattr(syncfree.functional, "nonsense")
-assert "F1Score" not in dir(syncfree) and "Accuracy" in dir(syncfree)
+assert not {"F1Score", "Accuracy"} & set(dir(syncfree))
 syncfree.functional.peak_signal_noise_ratio
 """
     result = run(WITHOUT + code)
     assert result.returncode == 0, result.stderr
+
+
+def test_without_torchmetrics_help_and_completion_work() -> None:
+    code = """
+import pydoc, rlcompleter
+assert "class EventTimer" in pydoc.render_doc(syncfree, renderer=pydoc.plaintext)
+assert rlcompleter.Completer({"syncfree": syncfree}).complete("syncfree.", 0)
+for name in dir(syncfree):
+    getattr(syncfree, name)
+"""
+    result = run(WITHOUT + code)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", ["benchmarking", "detector", "distributed", "timing"])
+def test_modules_of_the_pages_need_no_import_of_their_own(name: str) -> None:
+    result = run(f"import syncfree; print(syncfree.{name}.__name__, {name!r} in dir(syncfree))")
+    assert result.stdout == f"syncfree.{name} True\n", result.stderr
 
 
 def test_table_of_names_is_that_of_its_version() -> None:

@@ -14,8 +14,10 @@ from syncfree._version import __version__
 
 if TYPE_CHECKING:
     from syncfree import (
+        benchmarking,
         classification,
         collections,
+        detector,
         distributed,
         errors,
         functional,
@@ -45,8 +47,10 @@ if TYPE_CHECKING:
     from syncfree.timing import EventTimer, timed
 
 _MODULES = (
+    "benchmarking",
     "classification",
     "collections",
+    "detector",
     "distributed",
     "errors",
     "functional",
@@ -89,11 +93,13 @@ __all__ = [
     "__version__",
     "allow_sync",
     "benchmark",
+    "benchmarking",
     "check_errors",
     "classification",
     "collections",
     "deferred",
     "detect_syncs",
+    "detector",
     "distributed",
     "errors",
     "functional",
@@ -115,7 +121,8 @@ _BUILT_ON_TORCHMETRICS = (
 )
 
 if not _torchmetrics.is_installed():
-    # `import *` takes what there is. Whoever asks for one of the others is told what to install.
+    # `import *` and `dir` have what there is, as `help` and completion ask for all of it. Whoever
+    # asks for one of the others is told what to install.
     __all__[:] = [
         name
         for name in __all__
@@ -134,4 +141,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return _torchmetrics.listing(__name__, [*_MODULES, *_NAMES, "__version__"])
+    return _torchmetrics.listing(__name__, __all__)
