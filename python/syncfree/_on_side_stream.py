@@ -16,7 +16,7 @@ from torchmetrics import Metric, MetricCollection  # noqa: E402
 
 from syncfree._side_stream import SideStream  # noqa: E402
 
-OnSideStream = TypeVar("OnSideStream", Metric, MetricCollection)
+OnSideStream = TypeVar("OnSideStream", bound=Metric | MetricCollection)
 
 _PLACE = "_syncfree_side"
 _TIMING = "_syncfree_timing"
