@@ -174,6 +174,21 @@ assert importlib.reload(syncfree.image) is sys.modules["syncfree.image"]
     assert result.returncode == 0, result.stderr
 
 
+def test_imported_anew() -> None:
+    """As by those who empty `sys.modules` between tests or runs of a notebook."""
+    code = """
+import sys
+for _ in range(2):
+    import syncfree, syncfree.text
+    from syncfree.functional import safe_divide
+    assert sys.modules["torchmetrics.text"] is syncfree.text
+    for name in [name for name in sys.modules if name.partition(".")[0] == "syncfree"]:
+        del sys.modules[name]
+"""
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+
+
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = """
 import sys, syncfree

@@ -75,5 +75,6 @@ _FINDER = TorchMetricsFinder()
 
 def install() -> None:
     """Makes ``import syncfree.text`` and its like work."""
-    if _FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _FINDER)
+    # One of an earlier import, since removed from `sys.modules`: two would ask each other forever.
+    others = [each for each in sys.meta_path if type(each).__qualname__ != "TorchMetricsFinder"]
+    sys.meta_path[:] = [_FINDER, *others]
