@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -260,6 +261,26 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert result.returncode == 0, result.stderr
     return next(folder.glob("syncfree-*.whl"))
+
+
+def test_sdist_has_no_build_products(tmp_path: Path) -> None:
+    pytest.importorskip("scikit_build_core")
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, checkout)
+    sources = {"CMakeLists.txt", "csrc/core/a.h", "include/syncfree/b.h", "cmake/c.py"}
+    products = {"build/cp311/csrc/core/a.o", ".venv/include/Python.h", "cmake/__pycache__/x.pyc"}
+    for name in sources | products:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).touch()
+    code = f"from scikit_build_core.build import build_sdist; build_sdist({str(tmp_path)!r})"
+    done = run(sys.executable, "-c", code, cwd=checkout)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert sources <= names
+    assert not products & names
 
 
 def install(python: Path, wheel: Path) -> None:
