@@ -139,6 +139,24 @@ def test_help_lists_the_commands(capsys):
 
 
 @pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ([], "syncfree [OPTIONS] COMMAND [ARGS]..."),
+        (["compare"], "syncfree compare [OPTIONS]"),
+        (["syncs"], "syncfree syncs [OPTIONS]"),
+        (["bench", "idle-gap"], "syncfree bench idle-gap [OPTIONS]"),
+        (["info"], "syncfree info [-h] [--json]"),
+    ],
+)
+def test_h_is_help(command, usage):
+    done = run_without(set(), *command, "-h")
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.splitlines() if "usage:" in line.lower())
+    assert f" {usage}" in line
+    assert "[[" not in line
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--metrics", "psnr,lpips"], "lpips"),

@@ -16,6 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -182,7 +183,7 @@ def _syncs(
         typer.Argument(metavar="TARGET", help="A script, or module:function; with -m a module."),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the program gets.")
+        list[str] | None, typer.Argument(metavar="ARGS", help="What the program gets.")
     ] = None,
     module: Annotated[
         bool, typer.Option("-m", help="Run the module or package TARGET, as python -m does.")
