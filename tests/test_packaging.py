@@ -91,6 +91,12 @@ def test_no_torch(python: Path, tmp_path: Path) -> None:
     assert "pip install 'torch>=2.11'" in message
 
 
+def test_no_headers_of_python(tmp_path: Path) -> None:
+    message = configure(Path(sys.executable), tmp_path, "-DPython_INCLUDE_DIR=/nowhere")
+    assert f"{sys.executable} comes without its headers (Python.h)" in message
+    assert "apt install python3-dev" in message
+
+
 def test_old_torch(python: Path, tmp_path: Path) -> None:
     fake_torch(python, "2.9.1+cpu", None)
     message = configure(python, tmp_path / "build")
