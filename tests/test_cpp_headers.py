@@ -120,11 +120,11 @@ def test_version_of_the_package(tmp_path):
 def test_unknown_component_is_named(tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(x LANGUAGES NONE)\n"
-        "find_package(syncfree REQUIRED COMPONENTS core tourch)\n"
+        "find_package(syncfree REQUIRED COMPONENTS core cuda)\n"
     )
     done = cpp_programs.configure(tmp_path, tmp_path / "build")
     assert done.returncode != 0
-    assert "no component tourch; there are core and torch" in " ".join(done.stderr.split())
+    assert "no component cuda; there are core and torch" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(
