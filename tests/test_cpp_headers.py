@@ -77,6 +77,24 @@ def test_torch_headers_need_no_other_before_them(tmp_path, backwards):
     assert done.returncode == 0, done.stderr
 
 
+def test_sizes_that_no_memory_has_are_left_to_the_call(tmp_path):
+    """Which refuses them; a program built with sanitizers must get that far."""
+    source, program = tmp_path / "view.cpp", tmp_path / "view"
+    source.write_text(
+        "#include <syncfree/tensor_view.h>\n"
+        "int main() {\n"
+        "  const float pixel = 0;\n"
+        "  const std::int64_t huge = std::int64_t{1} << 40;\n"
+        "  return syncfree::view(&pixel, {huge, huge}).get()->rank - 2;\n"
+        "}\n"
+    )
+    trap = ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
+    include = cpp_programs.include_dir()
+    built = run(compiler(), "-std=c++17", *trap, "-I", include, source, "-o", program)
+    assert built.returncode == 0, built.stderr
+    assert run(program).returncode == 0
+
+
 def test_symbols_of_the_library():
     """Functions of the C interface, and nothing else that could meet another library's."""
     library = next(Path(cpp_programs.package_dir()).parents[1].glob("libsyncfree_core.so.*"))

@@ -72,11 +72,11 @@ class ConstTensorView {
   ConstTensorView(const void* data, DType dtype, const std::int64_t* sizes,
                   const std::int64_t* strides, std::size_t rank, Device device)
       : ConstTensorView(data, dtype, rank, device) {
-    std::int64_t dense = 1;
+    std::uint64_t dense = 1;  // may wrap: the call refuses such sizes
     for (std::size_t i = rank <= SYNCFREE_MAX_RANK ? rank : 0; i-- > 0;) {
       tensor_.size[i] = sizes[i];
-      tensor_.stride[i] = strides != nullptr ? strides[i] : dense;
-      dense *= sizes[i] > 0 ? sizes[i] : 1;
+      tensor_.stride[i] = strides != nullptr ? strides[i] : static_cast<std::int64_t>(dense);
+      dense *= static_cast<std::uint64_t>(sizes[i] > 0 ? sizes[i] : 1);
     }
   }
 
