@@ -22,9 +22,12 @@ def is_installed() -> bool:
 
 
 def require(module: str) -> None:
-    """Raises MissingExtraError unless TorchMetrics, whose classes ours are, is installed."""
+    """Imports TorchMetrics, whose classes ours are; MissingExtraError if it is not installed."""
     if not is_installed():
         raise MissingExtraError(f"`{module}`", "torchmetrics")
+    # As a whole: its modules import each other in circles, so that threads which begin with
+    # different ones find them half done.
+    import_module("torchmetrics")
 
 
 def resolve(module: str, name: str) -> Any:
@@ -41,6 +44,7 @@ def resolve(module: str, name: str) -> Any:
             if has(module, name):
                 raise MissingExtraError(f"`{module}.{name}`", "torchmetrics")
         else:
+            require(module)
             value = getattr(import_module(counterpart(module)), name, None)
             if not isinstance(value, ModuleType):
                 if value is not None:

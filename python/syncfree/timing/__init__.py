@@ -39,6 +39,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "statistics":
+        return import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
