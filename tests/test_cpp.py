@@ -85,6 +85,16 @@ def test_ssim(ops, device, dtype, layout):
         )
 
 
+@pytest.mark.parametrize(("dtype", "data_range"), [(torch.float32, 1.0), (torch.uint8, 255.0)])
+def test_rows_from_the_last_up(ops, device, dtype, data_range):
+    """At a size from which on the CUDA kernel reads rows as vectors."""
+    preds, target = images(device, 1, 1, 513, 516, dtype=dtype)
+    turned = F.structural_similarity_index_measure(
+        preds.flip(2), target.flip(2), data_range=data_range
+    )
+    assert same_bits(ops.bottom_up_ssim(preds, target, data_range), turned)
+
+
 @pytest.mark.parametrize("data_range", [1.0, (0.2, 0.7), None], ids=str)
 @pytest.mark.parametrize(
     ("shape", "window"),

@@ -83,6 +83,7 @@ class VectorRows {
 
   static bool apply(const Image& a, const Image& b, const Geometry& geometry) {
     if (geometry.size[2] % kColumns != 0 || a.stride[3] != b.stride[3]) return false;
+    if (a.stride[3] < 0) return false;  // mirroring takes offsets of rows for distances
     const std::int64_t size = sizeof(T);
     // The offset of a row runs past the plane by the rows in flight.
     if ((geometry.size[1] + 16) * 2 * a.stride[3] * size >= INT32_MAX) return false;

@@ -3,6 +3,7 @@
 #include <syncfree/torch.h>
 #include <torch/library.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -131,6 +132,24 @@ std::tuple<std::int64_t, std::string, std::int64_t> core_ssim(const Tensor& pred
           static_cast<std::int64_t>(bytes)};
 }
 
+// Images whose rows are told from the last in memory to the first, as bottom-up bitmaps are read.
+syncfree::ConstTensorView bottom_up(const Tensor& images) {
+  std::vector<std::int64_t> strides = images.strides().vec();
+  const auto* last = static_cast<const std::byte*>(images.const_data_ptr()) +
+                     (images.size(2) - 1) * strides[2] * images.element_size();
+  strides[2] = -strides[2];
+  return {last,           syncfree::detail::dtype_of(images), images.sizes().data(), strides.data(),
+          strides.size(), syncfree::detail::device_of(images)};
+}
+
+Tensor bottom_up_ssim(const Tensor& preds, const Tensor& target, double range) {
+  const Tensor value = at::empty({}, preds.options().dtype(at::kFloat));
+  syncfree::check(syncfree::ssim(bottom_up(preds), bottom_up(target), range,
+                                 syncfree::result_view(value), {},
+                                 syncfree::detail::launch_on(preds)));
+  return value;
+}
+
 // JSON and text of a sweep over calls that halve `x`, and that wait for it if asked to.
 std::tuple<std::string, std::string> idle_gap(const Tensor& x, bool waits, std::vector<double> gaps,
                                               std::int64_t repeats) {
@@ -155,5 +174,6 @@ TORCH_LIBRARY(syncfree_cpp_tests, library) {
   library.def("binary", &binary);
   library.def("multilabel", &multilabel);
   library.def("core_ssim", &core_ssim);
+  library.def("bottom_up_ssim", &bottom_up_ssim);
   library.def("idle_gap", &idle_gap);
 }
