@@ -322,6 +322,14 @@ def test_bad_shapes(
         )
 
 
+@pytest.mark.parametrize("where", ["device", "meta"])
+def test_volume_without_width(where: str, device: str) -> None:
+    """Its last axis is padded by `kernel_size`, which may be more than a narrow Gaussian takes."""
+    x = torch.rand(1, 1, 6, 6, 0, device=device if where == "device" else where)
+    with pytest.raises(RuntimeError, match="Padding size should be less than"):
+        structural_similarity_index_measure(x, x, sigma=0.1, data_range=1.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
 def test_bad_dtypes(dtype: torch.dtype, device: str) -> None:
     x = torch.ones(1, 1, 16, 16, device=device)

@@ -40,6 +40,8 @@ Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
 
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,
               int scales) {
+  // Without planes nothing is mirrored; in one, an axis without pixels cannot be.
+  const bool has_planes = images.preds.size[0] > 0 && images.preds.size[1] > 0;
   for (int i = 0; i < images.axes; ++i) {
     const int kernel = window.kernel_size[i];
     const double sigma = window.sigma[i];
@@ -55,7 +57,7 @@ void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images
     axes[at] = axis;
     for (int scale = 0; scale < scales; ++scale) {
       const std::int64_t size = images.preds.size[2 + at] >> scale;
-      const bool mirrors = axis.pad < size || images.preds.numel() == 0;
+      const bool mirrors = axis.pad < size || !has_planes;
       if (!mirrors || size + 2 * axis.pad < axis.taps)
         fail(SYNCFREE_WRONG_SHAPE, "Expected images larger than half the window of ", axis.taps,
              " pixels (all of it, for a valid window), but spatial axis ", i, " has ", size,

@@ -41,7 +41,9 @@ constexpr std::int64_t kMostChannels = 4;  // of pictures
 void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int scale) {
   const std::int64_t size = spatial_size(images, axis, scale), taps = window.taps;
   const std::int64_t pad = window.pad;
-  if (pad >= size && images.numel() > 0)
+  // Without planes nothing is mirrored; in one, an axis without pixels cannot be.
+  const bool has_planes = images.sizes()[0] > 0 && images.sizes()[1] > 0;
+  if (pad >= size && has_planes)
     fail_runtime(
         "Padding size should be less than the corresponding input dimension, but got: "
         "padding ",

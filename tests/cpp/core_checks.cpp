@@ -106,6 +106,11 @@ void options() {
   expect("even kernel", run_ssim(1.0, even), invalid, "kernel_size");
   expect("sigma 0", run_ssim(1.0, flat), invalid, "sigma");
   expect("window too wide", run_ssim(1.0, wide), StatusCode::kWrongShape);
+  SsimOptions narrow;
+  narrow.window.sigma = 0.1;
+  const ConstTensorView no_width = view(p.a.data(), {1, 1, 6, 6, 0});
+  expect("volume without width", ssim(no_width, no_width, 1.0, p.scalar(), narrow),
+         StatusCode::kWrongShape);
   std::int64_t labels[6] = {};
   const auto whole = view(labels, {1, 1, 2, 3});
   expect("integer images", ssim(whole, whole, 1.0, p.scalar()), StatusCode::kWrongDtype);

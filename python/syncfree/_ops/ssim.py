@@ -105,7 +105,7 @@ class _Arguments(NamedTuple):
         shape = list(self.preds.shape)
         for dimension, axis in enumerate(self.axes(), start=2):
             torch._check(
-                axis.pad < axis.size or self.preds.numel() == 0,
+                axis.pad < axis.size or self.preds.shape[:2].numel() == 0,
                 lambda axis=axis, dimension=dimension: (
                     "Padding size should be less than the corresponding input dimension, but got: "
                     f"padding {axis.pad} at dimension {dimension} of input {shape}. "
