@@ -56,6 +56,7 @@ struct Extremes {
   bool has_nan;
 
   __device__ static Extremes none() { return {INFINITY, -INFINITY, false}; }
+  // Any value is the operator that joins two, which CUB asks for.
   __device__ Extremes operator()(const Extremes& a, const Extremes& b) const {
     return {fmin(a.low, b.low), fmax(a.high, b.high), a.has_nan || b.has_nan};
   }
