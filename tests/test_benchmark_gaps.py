@@ -8,8 +8,9 @@ import math
 import pytest
 
 from simulated_gpu import BOOST, SimulatedGpu
-from syncfree.benchmarking import idle_gap
+from syncfree.benchmarking import gaps, idle_gap
 from syncfree.benchmarking.backend import Work
+from syncfree.benchmarking.cpu import CpuBackend
 from syncfree.benchmarking.cuda import CudaBackend
 from syncfree.benchmarking.gap_verdict import GapPoint, judge_gaps
 from syncfree.benchmarking.gaps import IdleGap, sweep
@@ -144,6 +145,30 @@ def test_a_call_that_waits_cannot_be_told_apart(gpu: SimulatedGpu) -> None:
     assert found.not_gateable.startswith("waits at line train.py:7")
     assert found.verdict.cause == "waits"
     assert all(each.gated_us is None for each in found.points)
+
+
+def test_on_the_cpu_a_single_call_is_compared_with_a_single_call(monkeypatch) -> None:
+    """A reading of the clock, of which the mean of many short calls has next to nothing."""
+
+    class Clock:
+        seconds = 0.0
+
+        def now(self) -> float:
+            self.seconds += 0.25e-6
+            return self.seconds
+
+        def sleep(self, seconds: float) -> None:
+            self.seconds += seconds
+
+    clock = Clock()
+
+    def call() -> None:
+        clock.seconds += 0.5e-6
+
+    monkeypatch.setattr(gaps, "backend_of", lambda place: CpuBackend(clock))
+    found = idle_gap(call, gaps=GAPS, repeats=3, device="cpu")
+    assert [each.plain_us for each in found.points] == [pytest.approx(0.75)] * len(GAPS)
+    assert found.verdict.cause == "none"
 
 
 def test_nvmls_clock_serves_for_short_calls(gpu: SimulatedGpu) -> None:

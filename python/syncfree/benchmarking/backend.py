@@ -47,6 +47,7 @@ class Work:
         l2: Whether the GPU's L2 cache is emptied of the call's data before each timed call.
         graph: Whether a CUDA graph of the call is replayed instead.
         streams: torch streams that the call uses besides the current one.
+        single: Whether each sample is of one call, also of a short one on the CPU.
     """
 
     call: Callable[..., Any]
@@ -55,6 +56,7 @@ class Work:
     l2: L2 = "flush"
     graph: bool = False
     streams: Sequence[Any] = field(default_factory=tuple)
+    single: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
         """Runs the set-up and gives what to call with.

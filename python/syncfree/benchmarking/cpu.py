@@ -61,7 +61,7 @@ class CpuProbe:
     def prepare(self, limit: float = math.inf) -> float:
         """Calls the work and chooses how many calls make a sample."""
         self.sample(gated=False)
-        if self._work.setup is not None:
+        if self._work.setup is not None or self._work.single:
             return 0.0
         begin = self._clock.now()
         looks = [self.sample(gated=False)]
