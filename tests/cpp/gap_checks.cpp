@@ -209,6 +209,13 @@ void cpu() {
   const std::string cause = sweep.verdict().cause;
   check("cause", cause == "none" || cause == "cpu");
 
+  IdleGapOptions cold = on_cpu();
+  cold.longest_warm_up = 0;
+  calls = 0;
+  expect("no warm-up", idle_gap([&] { return ++calls; }, cold, sweep), StatusCode::kOk);
+  // The first, and three turns of: 16 + 1 back to back, two gaps.
+  check("single calls", calls == 1 + 3 * (17 + 2));
+
   // An exception leaves what there was, wherever it comes from.
   for (const int last : {1, 5, 40}) {
     int left = last;

@@ -25,9 +25,6 @@ inline constexpr int kLooks = 5;
 inline constexpr int kGateTries = 5;
 inline constexpr double kGateMarginUs = 200;
 inline constexpr double kLongestGateUs = SYNCFREE_LONGEST_GATE_US;
-// A reading of the clock costs tens of nanoseconds: a sample on the CPU is long against that.
-inline constexpr double kCpuSampleUs = 50;
-inline constexpr int kMostCpuCalls = 1000;
 
 inline double now_us() {
   const auto time = std::chrono::steady_clock::now().time_since_epoch();
@@ -118,35 +115,26 @@ class CudaGapProbe final : public GapProbe {
   int misses_ = 0;
 };
 
-// Short calls are made several times a sample; after a pause it is always a single one.
+// Always a single call, also back to back: the mean of many would be faster without any pause.
 class CpuGapProbe final : public GapProbe {
  public:
   explicit CpuGapProbe(std::function<void()> body) : body_(std::move(body)) {}
 
   Status prepare(std::string&) override {
     body_();
-    std::vector<double> times;
-    for (int i = 0; i < kLooks; ++i) times.push_back(time_of(1));
-    calls_ = std::clamp(static_cast<int>(std::lround(kCpuSampleUs / std::max(median(times), 1e-3))),
-                        1, kMostCpuCalls);
     return {};
   }
 
   Status sample(bool, double pause, GapSample& taken) override {
     sleep_for(pause);
-    taken.us = taken.host_us = time_of(pause > 0 ? 1 : calls_);
+    const double begin = now_us();
+    body_();
+    taken.us = taken.host_us = now_us() - begin;
     return {};
   }
 
  private:
-  double time_of(int calls) {
-    const double begin = now_us();
-    for (int i = 0; i < calls; ++i) body_();
-    return (now_us() - begin) / calls;
-  }
-
   std::function<void()> body_;
-  int calls_ = 1;
 };
 
 }  // namespace detail
