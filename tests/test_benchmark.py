@@ -90,6 +90,16 @@ def test_short_functions_are_called_often_a_sample() -> None:
     assert probe.calls == MOST_CALLS
 
 
+@pytest.mark.parametrize("options", [{"setup": lambda: None}, {"mode": "idle_gap", "gap": 1e-6}])
+def test_what_the_clock_takes_of_a_short_single_call_is_told(options) -> None:
+    def told(call, *args, **chosen) -> bool:
+        return any("readings of the clock" in note for note in quick(call, *args, **chosen).notes)
+
+    assert told(abs, 1, **options)
+    assert not told(time.sleep, 0.002, **options)
+    assert not told(abs, 1)  # the mean of many
+
+
 def test_setup_is_called_before_each_call() -> None:
     calls = []
 

@@ -19,6 +19,7 @@ from syncfree.benchmarking.verdict import time_text
 from syncfree.timing.nvml import Monitor
 
 EMPTY = 1.2  # times an empty call
+CLOCK_SHARE = 0.05  # of a time on the CPU: so much of it may be of the readings of the clock
 
 
 @overload
@@ -187,20 +188,32 @@ def measure(
         )
         for name, each in runs.items()
     }
-    return Comparison({name: _warned(each, backend) for name, each in results.items()})
-
-
-def _warned(result: Result, backend: Backend) -> Result:
-    """With a note if the events saw no work, as of a closure over CPU tensors."""
-    empty_us = backend.empty_us() if result.gated else None
-    if empty_us is None or result.device_us > EMPTY * empty_us:
-        return result
-    note = (
-        f"no GPU work was seen: the events are {time_text(result.device_us)} apart, and "
-        f"{time_text(empty_us)} with nothing between them. A function of the CPU needs "
-        "device='cpu', one that works on other streams streams=[...]"
+    return Comparison(
+        {name: _warned(each, backend, works[name].setup) for name, each in results.items()}
     )
-    return replace(result, notes=(*result.notes, note))
+
+
+def _warned(result: Result, backend: Backend, setup: object) -> Result:
+    """With a note if what surrounds the call is all that was seen, or much of it."""
+    note = ""
+    if result.gated:
+        # As of a closure over CPU tensors.
+        empty_us = backend.empty_us()
+        if result.device_us <= EMPTY * empty_us:
+            note = (
+                f"no GPU work was seen: the events are {time_text(result.device_us)} apart, and "
+                f"{time_text(empty_us)} with nothing between them. A function of the CPU needs "
+                "device='cpu', one that works on other streams streams=[...]"
+            )
+    elif result.kind == "cpu" and (setup is not None or result.mode == "idle_gap"):
+        empty_us = backend.empty_us()
+        if empty_us > CLOCK_SHARE * result.device_us:
+            note = (
+                "each sample is of a single call between two readings of the clock, which take "
+                f"{time_text(empty_us)} around a call that does nothing: more than "
+                f"{CLOCK_SHARE:.0%} of the time"
+            )
+    return replace(result, notes=(*result.notes, note)) if note else result
 
 
 def _contenders(

@@ -128,5 +128,5 @@ class Backend(Protocol):
             ValueError: The work asks for what this kind of device does not have.
         """
 
-    def empty_us(self) -> float | None:
-        """Time of a call that does nothing; None where that says nothing."""
+    def empty_us(self) -> float:
+        """Time of a single call that does nothing."""

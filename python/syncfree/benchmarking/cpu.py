@@ -15,6 +15,7 @@ from syncfree.timing.statistics import median
 SAMPLE_US = 50.0
 MOST_CALLS = 1000
 LOOKS = 5
+EMPTY_SAMPLES = 100
 
 
 class CpuBackend:
@@ -45,9 +46,10 @@ class CpuBackend:
             raise ValueError("streams are CUDA streams, but this function runs on the CPU")
         return CpuProbe(work, self.clock)
 
-    def empty_us(self) -> float | None:
-        """None: on the CPU a call always does something."""
-        return None
+    def empty_us(self) -> float:
+        """Time of a single call that does nothing: of the readings of the clock around it."""
+        probe = self.probe(Work(lambda: None, single=True))
+        return median([probe.sample(gated=False).us for _ in range(EMPTY_SAMPLES)])
 
 
 class CpuProbe:

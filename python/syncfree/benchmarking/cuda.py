@@ -144,7 +144,7 @@ class CudaBackend:
             )
         return CudaProbe(work, self.gpu, self.runtime, self.clock)
 
-    def empty_us(self) -> float | None:
+    def empty_us(self) -> float:
         """Time between two events with nothing between them, measured once."""
         if self._empty_us is None:
             probe = self.probe(Work(lambda: None, l2="keep"))
