@@ -90,6 +90,17 @@ def test_short_functions_are_called_often_a_sample() -> None:
     assert probe.calls == MOST_CALLS
 
 
+def test_a_single_sample_is_shown_drawn_and_written(tmp_path) -> None:
+    calls = {"one": lambda: time.sleep(0.03), "other": lambda: time.sleep(0.03)}
+    found = quick(calls, max_seconds=0.02)
+    assert [each.n for each in found.values()] == [1, 1]
+    assert "n = 1, too few for an interval" in str(found)
+    json.dumps(found.json(), allow_nan=False)
+    found.plot(tmp_path / "samples.png")
+    assert (tmp_path / "samples.png").stat().st_size > 0
+    assert found.table().row_count == 2
+
+
 @pytest.mark.parametrize("options", [{"setup": lambda: None}, {"mode": "idle_gap", "gap": 1e-6}])
 def test_what_the_clock_takes_of_a_short_single_call_is_told(options) -> None:
     def told(call, *args, **chosen) -> bool:

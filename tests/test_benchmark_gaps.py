@@ -260,6 +260,25 @@ def test_a_document_that_is_no_sweep(gpu: SimulatedGpu, change) -> None:
             IdleGap.from_json(each)
 
 
+@pytest.mark.parametrize("field", ["gap", "plain_us", "host_us", "gated_us", "n"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_document_with_what_is_no_number(gpu: SimulatedGpu, field: str, value: float) -> None:
+    """JSON of Python may say NaN, of which the verdict would be any."""
+    document = swept(gpu, lambda: gpu.kernel(200)).json()
+    broken = {**document["points"][1], field: value}
+    with pytest.raises(ValueError, match=f"{field} is {value}"):
+        IdleGap.from_json({**document, "points": [document["points"][0], broken]})
+
+
+def test_one_gap_and_one_call(tmp_path) -> None:
+    found = idle_gap(abs, 1, gaps=[], repeats=1, device="cpu")
+    assert [(each.gap, each.n) for each in found.points] == [(0.0, 1)]
+    assert found.verdict.cause == "none"
+    json.dumps(found.json(), allow_nan=False)
+    found.plot(tmp_path / "gaps.png")
+    assert (tmp_path / "gaps.png").stat().st_size > 0
+
+
 def test_plot(gpu: SimulatedGpu, tmp_path) -> None:
     found = swept(gpu, lambda: gpu.kernel(200))
     found.plot(tmp_path / "gaps.svg")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -258,6 +259,9 @@ def _read_point(values: Mapping[str, Any]) -> GapPoint:
         known[name] = float(known[name])
     for name in ("gated_us", "megahertz", "device_allocations"):
         known[name] = None if known[name] is None else float(known[name])
+    for name, value in known.items():
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
     return GapPoint(**{**known, "n": int(known["n"])})
 
 
