@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -177,6 +178,44 @@ def test_timed_functions(timer: EventTimer, device: str) -> None:
     }
 
 
+class _Awaited:
+    async def __call__(self) -> str:
+        await asyncio.sleep(0.01)
+        return "done"
+
+
+def test_an_object_whose_call_is_a_coroutine() -> None:
+    timer = EventTimer("cpu")
+    assert asyncio.run(timer.wrap(_Awaited())()) == "done"
+    assert timer.summary()["_Awaited"].min_us >= 10_000
+
+
+def test_the_decorator_above_staticmethod_and_classmethod() -> None:
+    timer = EventTimer("cpu")
+
+    class Model:
+        @timed(timer=timer, name="static")
+        @staticmethod
+        def static(x: int) -> int:
+            return x
+
+        @timed(timer=timer, name="of the class")
+        @classmethod
+        def of_the_class(cls) -> str:
+            return cls.__name__
+
+    assert (Model.static(1), Model().static(2)) == (1, 2)
+    assert (Model.of_the_class(), Model().of_the_class()) == ("Model", "Model")
+    assert {r.name: r.count for r in timer.summary().regions} == {"static": 2, "of the class": 2}
+
+
+def test_partials_of_two_functions_are_two_regions() -> None:
+    timer = EventTimer("cpu")
+    for function in (sum, len):
+        timer.wrap(functools.partial(function, [1, 2]))()
+    assert {r.name for r in timer.summary().regions} == {"sum", "len"}
+
+
 def test_the_default_timer() -> None:
     @syncfree.timed
     def step() -> None:
@@ -198,6 +237,11 @@ async def _async_generator() -> Any:
     yield 1
 
 
+class _Pieces:
+    def __call__(self) -> Any:
+        yield 1
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -205,6 +249,8 @@ async def _async_generator() -> Any:
         (nn.Linear, "but got the class Linear"),
         (_generator, "generator function _generator, whose code runs in pieces"),
         (_async_generator, "generator function _async_generator"),
+        (functools.partial(_generator), "generator function _generator"),
+        (_Pieces(), "generator function _Pieces"),
     ],
 )
 def test_what_cannot_be_timed(target: object, message: str) -> None:

@@ -89,7 +89,8 @@ def benchmark(
 
     Args:
         fn: The function, or contenders by name, which are measured in turn in one run.
-        *args: What each is called with.
+        *args: What each is called with. Keyword arguments of a function go into a lambda or
+            ``functools.partial``.
         mode: ``"steady"``: one call after another. ``"burst"``: a pause of ``gap`` before each
             eight calls, so that power limits of sustained work do not count. ``"idle_gap"``: a
             pause before each call, which is the first one after it.

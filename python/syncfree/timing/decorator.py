@@ -82,18 +82,25 @@ def wrapped(
         from syncfree.timing.metrics import time_metric
 
         return time_metric(target, timer or default_timer(), name)
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise TypeError(
-            f"{asked} got the generator function {target.__qualname__}, whose code runs in pieces: "
-            "put `with timer.region(...)` around the pieces"
-        )
+    if isinstance(target, (staticmethod, classmethod)):  # the decorator stands above these
+        inner = wrapped(target.__func__, name, kind, timer, asked=asked)
+        return type(target)(inner)
     if not callable(target) or isinstance(target, type):
         named = isinstance(target, str) and asked == "timed"
         hint = "; for a name write `timed(name=...)`" if named else ""
         raise TypeError(f"{asked} takes a function or a metric, but got {_described(target)}{hint}")
-    label = str(name or getattr(target, "__qualname__", type(target).__name__))
+    function = _function_of(target)
+    qualified = getattr(function, "__qualname__", type(function).__name__)
+    # Of an object that is called, its method says what a call is.
+    looked_at = (function, type(function).__call__)
+    if any(inspect.isgeneratorfunction(e) or inspect.isasyncgenfunction(e) for e in looked_at):
+        raise TypeError(
+            f"{asked} got the generator function {qualified}, whose code runs in pieces: "
+            "put `with timer.region(...)` around the pieces"
+        )
+    label = str(name or qualified)
 
-    if inspect.iscoroutinefunction(target):
+    if any(map(inspect.iscoroutinefunction, looked_at)):
 
         @functools.wraps(target)
         async def later(*args: Any, **kwargs: Any) -> Any:
@@ -108,6 +115,13 @@ def wrapped(
             return target(*args, **kwargs)
 
     return call
+
+
+def _function_of(target: Any) -> Any:
+    """What a partial calls: its name tells it from other partials."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    return target
 
 
 def _is_metric(target: Any) -> bool:

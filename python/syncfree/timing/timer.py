@@ -191,7 +191,8 @@ class EventTimer(_runtime.RegionTimer):
         """Times the methods of a metric or collection, or the calls of a function.
 
         A metric stays the same object, with the same states, and is still an instance of its
-        class. Copies and pickles of it are not timed.
+        class. Copies and pickles of it are not timed. Of another module comes a function, without
+        its parameters: ``model.forward = timer.wrap(model.forward)`` keeps the module.
 
         Args:
             target: A TorchMetrics metric or collection, one of ours, or a function.
