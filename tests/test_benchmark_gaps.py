@@ -225,6 +225,12 @@ def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
     assert found.table().row_count == 3
 
 
+def test_notes_stand_below_the_table_too(gpu: SimulatedGpu) -> None:
+    found = swept(gpu, lambda: gpu.kernel(200), notes=("NVML is not installed",))
+    assert "note: NVML is not installed" in str(found)
+    assert "note: NVML is not installed" in str(found.table().caption)
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_sweep_is_read_from_its_document(gpu: SimulatedGpu, waits: bool) -> None:
     gpu.waiting_lines = "line train.py:7 (Tensor.item: loss.item())"

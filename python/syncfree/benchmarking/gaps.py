@@ -104,7 +104,7 @@ class IdleGap:
             table.add_column(column, justify="right", no_wrap=True)
         for point in self.points:
             table.add_row(*_cells(point))
-        table.caption = Text(f"{self.verdict}", style="default")
+        table.caption = Text("\n".join([str(self.verdict), *self._notes]), style="default")
         table.caption_justify = "left"
         return table
 
@@ -125,8 +125,11 @@ class IdleGap:
             "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
             for row in rows
         ]
-        notes = [f"note: {each}" for each in self.notes]
-        return "\n".join([f"{self.name} on {self.device}", *lines, str(self.verdict), *notes])
+        return "\n".join([f"{self.name} on {self.device}", *lines, str(self.verdict), *self._notes])
+
+    @property
+    def _notes(self) -> list[str]:
+        return [f"note: {each}" for each in self.notes]
 
 
 COLUMNS = ("gap", "plain", "gated", "host", "MHz")
