@@ -241,6 +241,17 @@ def test_a_factory_that_makes_no_function(script, capsys: pytest.CaptureFixture[
     assert "Traceback" not in shown
 
 
+@pytest.mark.parametrize("code", ["0", "3", "'usage: train.py DATA'"])
+@pytest.mark.parametrize("place", ["function", "script"])
+def test_idle_gap_of_a_program_that_exits(script, code: str, place: str, capsys) -> None:
+    ends = f"raise SystemExit({code})\n"
+    body = f"def step():\n    {ends}" if place == "function" else f"step = print\n{ends}"
+    Path("ending.py").write_text(body)
+    assert main(["bench", "idle-gap", "ending.py:step", "--device", "cpu"]) == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"the program exited with {code.strip(chr(39))} before the sweep was done" in shown
+
+
 def test_idle_gap_of_a_function_that_fails(script, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "idle-gap", "step_of_test.py:broken", "--device", "cpu"]) == 1
     shown = capsys.readouterr().err
