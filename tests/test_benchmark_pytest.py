@@ -50,6 +50,40 @@ def test_twice(gpu_benchmark):
 """
 
 
+FUNCTIONS = """
+import pytest
+import torch
+
+async def later():
+    pass
+
+def pieces():
+    yield
+
+@pytest.mark.parametrize("function", [later, pieces])
+@pytest.mark.parametrize("options", [{}, {"setup": lambda: None}])
+def test_no_whole_call(gpu_benchmark, function, options):
+    with pytest.raises(TypeError, match="of which a call runs nothing yet"):
+        gpu_benchmark.pedantic(function, device="cpu", **options)
+
+def test_the_name(gpu_benchmark):
+    assert gpu_benchmark(abs, torch.tensor(-3)) == 3
+    assert gpu_benchmark.extra_info["name"] == "abs"
+
+def test_the_name_of_a_call_with_keywords(gpu_benchmark):
+    assert gpu_benchmark(sorted, [1, 2], reverse=True) == [2, 1]
+    assert gpu_benchmark.extra_info["name"] == "sorted"
+
+def test_setup_once_a_call(gpu_benchmark):
+    made = []
+    done = []
+    gpu_benchmark.pedantic(
+        lambda: done.append(len(made)), setup=lambda: made.append(0), device="cpu"
+    )
+    assert done == list(range(2, len(made) + 1))  # the first one tells the device
+"""
+
+
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """Runs pytest in this process on `TESTS`."""
@@ -85,6 +119,11 @@ def test_figures_are_saved(session, pytester: pytest.Pytester) -> None:
         # Our median is pytest-benchmark's of the same samples.
         assert line["stats"]["median"] * 1e6 == pytest.approx(line["extra_info"]["device_us"])
         assert line["stats"]["rounds"] == line["extra_info"]["n"]
+
+
+def test_functions_are_measured_as_they_are(session, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(FUNCTIONS)
+    session().assert_outcomes(passed=7)
 
 
 def test_runs_are_compared(session) -> None:

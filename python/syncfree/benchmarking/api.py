@@ -8,7 +8,12 @@ from typing import Any, overload
 
 import torch
 
-from syncfree.benchmarking.arguments import require_positive, require_share, require_whole_call
+from syncfree.benchmarking.arguments import (
+    name_of,
+    require_positive,
+    require_share,
+    require_whole_call,
+)
 from syncfree.benchmarking.backend import L2, Backend, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import GAP_OF_MODE, Plan, run
@@ -227,7 +232,7 @@ def _contenders(
     else:
         if not callable(fn):
             raise TypeError(f"fn is a function or a mapping of functions, but got {fn!r}")
-        contenders = {str(getattr(fn, "__name__", None) or type(fn).__name__): fn}
+        contenders = {name_of(fn): fn}
     for name, each in contenders.items():
         if not callable(each):
             raise TypeError(f"fn is a function or a mapping of functions, but {name} is {each!r}")

@@ -5,8 +5,22 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """A function's own name, of a partial that of what it calls, else that of its class.
+
+    Example:
+        >>> from functools import partial
+        >>> name_of(partial(sorted, reverse=True))
+        'sorted'
+    """
+    while isinstance(fn, partial):
+        fn = fn.func
+    return str(getattr(fn, "__name__", None) or type(fn).__name__)
 
 
 def require_whole_call(fn: Callable[..., Any]) -> None:

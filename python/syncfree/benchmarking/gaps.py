@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from syncfree.benchmarking.arguments import checked_gaps, require_count, require_whole_call
+from syncfree.benchmarking.arguments import (
+    checked_gaps,
+    name_of,
+    require_count,
+    require_whole_call,
+)
 from syncfree.benchmarking.backend import Backend, Probe, Work
 from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_of
 from syncfree.benchmarking.engine import Plan, Run, warm_up
@@ -185,7 +190,7 @@ def idle_gap(
             backend,
             gaps=gaps,
             repeats=repeats,
-            name=str(getattr(fn, "__name__", None) or type(fn).__name__),
+            name=name_of(fn),
             reading=monitor.latest,
             notes=(monitor.note,) if monitor.note else (),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,8 +59,7 @@ class GpuBenchmark:
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Measures ``function(*args, **kwargs)`` and returns what it returns."""
         self._use("gpu_benchmark(...)")
-        given = (*args, *kwargs.values())
-        return self._measured(lambda: function(*args, **kwargs), given, {})
+        return self._measured(function, args, kwargs, {})
 
     def pedantic(
         self,
@@ -86,20 +86,26 @@ class GpuBenchmark:
         self._use("gpu_benchmark.pedantic(...)")
         for name in ("rounds", "warmup_rounds", "iterations"):
             options.pop(name, None)
-        given: list[Any] = [args, dict(kwargs or {})]
+        keywords = dict(kwargs or {})
+        if setup is None:
+            return self._measured(target, args, keywords, options)
+        from syncfree.benchmarking.arguments import require_whole_call
 
-        def prepare() -> None:
-            made = setup() if setup is not None else None
-            if made is not None:
-                given[:] = made
+        require_whole_call(target)
 
-        def call() -> Any:
-            return target(*given[0], **given[1])
+        def prepare() -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+            made = setup()
+            for_args, for_kwargs = (args, keywords) if made is None else made
+            return for_args, for_kwargs
 
-        if setup is not None:
-            prepare()
-            options["setup"] = prepare
-        return self._measured(call, (*given[0], *given[1].values()), options)
+        def call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            return target(*args, **kwargs)
+
+        if self.enabled:
+            for_args, for_kwargs = prepare()
+            given = (*for_args, *for_kwargs.values())
+            self._measure(call, (), given, {**options, "setup": prepare})
+        return call(*prepare())
 
     def compare(
         self, contenders: Mapping[str, Callable[[], Any]], **options: Any
@@ -135,18 +141,32 @@ class GpuBenchmark:
             _feed(line, result)
 
     def _measured(
-        self, call: Callable[[], Any], args: tuple[Any, ...], options: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> Any:
         if self.enabled:
-            from syncfree.benchmarking.api import benchmark
-            from syncfree.benchmarking.devices import device_of
+            # Not a lambda, which would hide what a call of the function does, and take time itself.
+            call = partial(function, **kwargs) if kwargs else function
+            self._measure(call, args, (*args, *kwargs.values()), options)
+        return function(*args, **kwargs)
 
-            chosen = self._options(options)
-            chosen["device"] = device_of(chosen.get("device"), args)
-            _feed(self._inner, benchmark(call, **chosen))
-        if options.get("setup") is not None:
-            options["setup"]()
-        return call()
+    def _measure(
+        self,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        given: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> None:
+        """With the device of what is `given`, which are not always the arguments of the call."""
+        from syncfree.benchmarking.api import benchmark
+        from syncfree.benchmarking.devices import device_of
+
+        chosen = self._options(options)
+        chosen["device"] = device_of(chosen.get("device"), given)
+        _feed(self._inner, benchmark(call, *args, **chosen))
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {"max_seconds": self._inner._max_time, **options}
