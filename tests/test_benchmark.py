@@ -101,6 +101,13 @@ def test_a_single_sample_is_shown_drawn_and_written(tmp_path) -> None:
     assert found.table().row_count == 2
 
 
+@pytest.mark.parametrize("name", ["_step", "$x_{$", "cut[step]"])
+def test_names_are_shown_as_they_are(name: str, tmp_path) -> None:
+    quick({name: int, "other": int}).plot(tmp_path / "samples.svg")
+    # Text is drawn as one shape a letter, which a comment names.
+    assert f"<!-- {name} -->" in (tmp_path / "samples.svg").read_text()
+
+
 @pytest.mark.parametrize("options", [{"setup": lambda: None}, {"mode": "idle_gap", "gap": 1e-6}])
 def test_what_the_clock_takes_of_a_short_single_call_is_told(options) -> None:
     def told(call, *args, **chosen) -> bool:

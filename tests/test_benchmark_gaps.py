@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import math
 
 import pytest
+from rich.console import Console
 
 from simulated_gpu import BOOST, SimulatedGpu
 from syncfree.benchmarking import gaps, idle_gap
@@ -223,6 +226,17 @@ def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
     assert len(document["points"]) == 3
     assert "back to back" in str(found)
     assert found.table().row_count == 3
+
+
+@pytest.mark.parametrize("name", ["step[batch]", "a[/b]", "$x_{$"])
+def test_any_name_is_shown_as_it_is(gpu: SimulatedGpu, name: str, tmp_path) -> None:
+    """A C++ program may call its step what it likes."""
+    found = dataclasses.replace(swept(gpu, lambda: gpu.kernel(200)), name=name)
+    found.plot(tmp_path / "gaps.svg")
+    assert f"<!-- {name}, " in (tmp_path / "gaps.svg").read_text()
+    console = Console(file=io.StringIO(), width=120)
+    console.print(found.table())
+    assert console.file.getvalue().startswith(name)
 
 
 def test_notes_stand_below_the_table_too(gpu: SimulatedGpu) -> None:

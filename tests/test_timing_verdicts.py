@@ -283,6 +283,15 @@ def test_plot(tmp_path: Path) -> None:
     Summary(Recording(())).plot().savefig(tmp_path / "empty.png")
 
 
+@pytest.mark.parametrize("name", ["_step", "$x_{$", "plain"])
+def test_the_legend_has_each_name_as_it_is(name: str, tmp_path: Path) -> None:
+    regions = [History.of([Sample(each, gpu_us=us)]) for each, us in ((name, 5.0), ("other", 3.0))]
+    figure = Summary(Recording(tuple(regions))).plot()
+    figure.savefig(tmp_path / "timing.png")
+    legend = figure.axes[1].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [name, "other"]
+
+
 @pytest.mark.parametrize(
     ("package", "method", "extra"), [("rich", "table", "cli"), ("matplotlib", "plot", "plot")]
 )

@@ -39,5 +39,6 @@ def plot_gaps(sweep: IdleGap, file: Path) -> None:
         clock_axes.set(ylabel="MHz (dotted)")
         clock_axes.set_ylim(bottom=0)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    axes.set_title(f"{sweep.name}, {sweep.device}\n{sweep.verdict.cause}", fontsize="medium")
+    title = f"{sweep.name}, {sweep.device}\n{sweep.verdict.cause}"
+    axes.set_title(title, fontsize="medium", parse_math=False)
     save(figure, file)

@@ -104,7 +104,8 @@ class IdleGap:
             from rich.text import Text
         except ImportError:
             raise MissingExtraError("The table of a sweep", "cli") from None
-        table = Table(box=None, pad_edge=False, title=self.name, title_justify="left")
+        title = Text(self.name, style="table.title")  # as a str it would be read as markup
+        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
         for column in COLUMNS:
             table.add_column(column, justify="right", no_wrap=True)
         for point in self.points:

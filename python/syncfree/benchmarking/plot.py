@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from syncfree.errors import MissingExtraError
+from syncfree.timing.display import add_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +52,6 @@ def plot_samples(results: Mapping[str, Result], file: Path) -> None:
     scale = "log" if len(results) > 1 else "linear"
     order.set(xlabel="sample", ylabel="microseconds", yscale=scale)
     share.set(xlabel="share of the samples below", xlim=(0, 1))
-    order.legend()
+    add_legend(order)
     figure.suptitle(next(iter(results.values())).device)
     save(figure, file)

@@ -51,6 +51,18 @@ def as_table(summary: Summary) -> Table:
     return table
 
 
+def add_legend(axes: Any, **style: Any) -> None:
+    """A legend of the lines with each label as it is.
+
+    matplotlib would leave out those that begin with an underscore, as names of private functions
+    do, and read what stands between dollars as a formula.
+    """
+    lines = axes.lines
+    legend = axes.legend(lines, [str(number) for number in range(len(lines))], **style)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set(text=line.get_label(), parse_math=False)
+
+
 def as_figure(summary: Summary) -> Figure:
     """A timeline of the newest samples above the distributions of all that are kept.
 
@@ -102,7 +114,7 @@ def _draw_distributions(axes: Any, summary: Summary, colors: dict[str, str]) -> 
         shares = [(rank + 1) / len(times) for rank in range(len(times))]
         axes.step(times, shares, where="post", color=colors[history.name], label=history.name)
     if summary.regions:
-        axes.legend(fontsize="small")
+        add_legend(axes, fontsize="small")
         if all(region.min_us > 0 for region in summary.regions):
             axes.set_xscale("log")
     axes.set_xlabel("microseconds")
