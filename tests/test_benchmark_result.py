@@ -117,6 +117,15 @@ def test_table_and_plot(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     made().plot(tmp_path / "one.svg")
 
 
+@pytest.mark.parametrize(
+    ("device_us", "shown"), [(0.09, "0.001"), (2.7, "0.03"), (9.0, "0.10"), (45.0, "0.50")]
+)
+def test_no_ratio_is_shown_as_zero(device_us: float, shown: str) -> None:
+    both = Comparison({"slow": made(device_us=90.0), "fast": made(device_us=device_us)})
+    (ratios,) = [column for column in both.table().columns if column.header == "ratio"]
+    assert list(ratios.cells) == ["1.00", shown]
+
+
 def test_without_the_extras(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.delitem(sys.modules, "syncfree.benchmarking.table", raising=False)
     for module in ("rich", "rich.table", "rich.box", "matplotlib", "matplotlib.figure"):

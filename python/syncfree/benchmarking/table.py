@@ -39,7 +39,7 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
             time_text(each.device_us),
             "-" if width is None else f"+-{width:.1%}",
             str(each.n),
-            f"{each.device_us / first:.2f}" if first else "-",
+            _ratio_text(each.device_us / first) if first else "-",
             "-" if each.loop_host_us is None else time_text(each.loop_host_us),
             "-" if each.megahertz is None else f"{each.megahertz:.0f}",
             "-" if share is None else f"{share:.0%}",
@@ -66,3 +66,8 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
     table.caption = Text("\n".join(notes), style="default")
     table.caption_justify = "left"
     return table
+
+
+def _ratio_text(ratio: float) -> str:
+    """Two decimals, and two digits where those would be 0.00 of what is a thousand times faster."""
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"
