@@ -185,6 +185,15 @@ def test_totals_of_samples_that_are_gone_count_in_shares() -> None:
     assert [(r.count, r.kept, r.share) for r in summary.regions] == [(100, 1, 1.0), (500, 1, 0.5)]
 
 
+def test_shares_of_a_name_that_stands_inside_and_outside() -> None:
+    """One long copy before the step and many short ones in it: 100 us and 50 us in all."""
+    outside = Sample("copy", kind="h2d", gpu_us=100.0)
+    inside = [Sample("copy", kind="h2d", gpu_us=1.0, depth=1, parent=2) for _ in range(9)]
+    summary = summary_of([outside, *inside], [Sample("step", sequence=2, gpu_us=50.0)])
+    assert summary["step"].share == pytest.approx(50 / 150)
+    assert summary["copy"].share == pytest.approx(109 / 150)
+
+
 def test_notes_say_what_is_missing() -> None:
     notes = nested().notes
     assert notes[0] == "2 regions had not ended on the GPU yet."

@@ -38,7 +38,8 @@ class RegionSummary:
         min_us: The smallest.
         mad_us: Median absolute deviation from the median, not scaled.
         total_us: Their sum.
-        share: Of the step: of the total of all outermost regions on the same clock.
+        share: Of the step: of the total of all outermost regions on the same clock. Above 1 where
+            a region stands inside of itself, as of a recursive function.
         transfers_us: Median time of regions of kinds h2d and d2h inside of it.
         host_enqueue_us: Median host time in the block; None of captured regions alone.
         gpu_gap_us: Median gap on the stream before it; None if not known.
@@ -213,9 +214,13 @@ def _flagged(recording: Recording) -> Recording:
 
 
 def _outermost_total(history: History) -> float:
-    """The part of a region's total that has no region around it."""
-    outermost = sum(each.depth == 0 for each in history.samples)
-    return history.total_us * outermost / len(history.samples)
+    """The part of a region's total that has no region around it.
+
+    By time, not by count: a name may stand for long copies outermost and for short ones inside.
+    """
+    kept = sum(each.gpu_us for each in history.samples)
+    outermost = sum(each.gpu_us for each in history.samples if each.depth == 0)
+    return history.total_us * outermost / kept if kept else 0.0
 
 
 def _transfers_inside(samples: list[Sample]) -> dict[int, float]:
