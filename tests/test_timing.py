@@ -258,6 +258,13 @@ def test_what_cannot_be_timed(target: object, message: str) -> None:
         timed(target)
 
 
+@pytest.mark.parametrize("wrong", [EventTimer, "cpu"])
+def test_what_is_no_timer_is_refused_before_the_first_call(wrong: Any) -> None:
+    for take in (syncfree.timing.lightning_callback, lambda timer: timed(timer=timer)):
+        with pytest.raises(TypeError, match="takes an EventTimer as its timer, but got"):
+            take(wrong)
+
+
 def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)

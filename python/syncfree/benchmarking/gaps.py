@@ -152,7 +152,8 @@ def idle_gap(
 
     After each gap stand one call as it is (plain) and one behind a gate, which hides the host's
     launch time: if only the plain one is slow, the host is; if both are, the GPU is, and the clock
-    beside them tells whether it ramps. The cache is left as it is.
+    beside them tells whether it ramps. The cache is left as it is. On the CPU each time is of a
+    single call too, with the readings of the clock around it, which `benchmark` spreads over many.
 
     Args:
         fn: The function.

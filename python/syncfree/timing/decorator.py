@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from syncfree.timing.samples import Kind
-from syncfree.timing.timer import EventTimer, default_timer
+from syncfree.timing.timer import EventTimer, default_timer, require_timer
 
 Target = TypeVar("Target")
 
@@ -56,7 +56,8 @@ def timed(
         The function to call instead, or the metric itself.
 
     Raises:
-        TypeError: The target is neither, or a generator function, whose code runs in pieces.
+        TypeError: The target is neither, or a generator function, whose code runs in pieces; the
+            timer is none.
 
     Example:
         >>> import syncfree
@@ -69,6 +70,7 @@ def timed(
         >>> timer.summary()["step"].count
         1
     """
+    require_timer(timer, "timed")
     if target is None:
         return functools.partial(timed, name=name, kind=kind, timer=timer)
     return wrapped(target, name, kind, timer, asked="timed")

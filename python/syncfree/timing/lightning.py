@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from syncfree.errors import SyncfreeError
-from syncfree.timing.timer import EventTimer
+from syncfree.timing.timer import EventTimer, require_timer
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
@@ -38,12 +38,14 @@ def lightning_callback(timer: EventTimer | None = None) -> Any:
 
     Raises:
         SyncfreeError: No Lightning package is installed.
+        TypeError: The timer is none.
 
     Example:
         >>> callback = lightning_callback()  # doctest: +SKIP
         >>> Trainer(callbacks=[callback]).fit(model)  # doctest: +SKIP
         >>> print(callback.timer.summary())  # doctest: +SKIP
     """
+    require_timer(timer, "lightning_callback")
     bases = _callback_classes()
     body: dict[str, Any] = {"__init__": _begin, "__doc__": "Times the steps of a trainer."}
     for region, (start, end) in _HOOKS.items():

@@ -265,6 +265,16 @@ def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
     raise DeviceError(f"a timer cannot use {asked}: {reason}")
 
 
+def require_timer(timer: EventTimer | None, asked: str) -> None:
+    """Raises unless it is a timer or None: its first region may begin long after.
+
+    Raises:
+        TypeError: It is something else, such as the class.
+    """
+    if timer is not None and not isinstance(timer, _runtime.RegionTimer):
+        raise TypeError(f"{asked} takes an EventTimer as its timer, but got {timer!r}")
+
+
 _default: EventTimer | None = None
 _default_lock = threading.Lock()
 
