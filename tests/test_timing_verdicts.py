@@ -264,6 +264,38 @@ def test_chrome_trace(tmp_path: Path) -> None:
     assert chrome_trace([])["traceEvents"] == []
 
 
+def test_chrome_trace_of_regions_that_overlap() -> None:
+    """Perfetto drops what overlaps in a row and is not nested, as regions of coroutines."""
+    spans = {
+        "a": (0.0, 30.0),
+        "b": (1.0, 10.0),
+        "c": (2.0, 20.0),
+        "d": (12.0, 5.0),
+        "e": (40.0, 1.0),
+    }
+    samples = [
+        Sample(name, host_clock=True, host_start_us=start, host_enqueue_us=us, thread=7)
+        for name, (start, us) in spans.items()
+    ]
+    events = chrome_trace(samples)["traceEvents"]
+    rows = {e["name"]: e["tid"] for e in events if e["ph"] == "X"}
+    assert rows["a"] == rows["b"] == rows["d"] == rows["e"] != rows["c"]
+    titles = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert titles == {rows["a"]: "thread 7", rows["c"]: "thread 7 (2)"}
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=20))
+def test_rows_of_a_chrome_trace_are_nested(spans: list[tuple[int, int]]) -> None:
+    samples = [Sample("r", gpu_start_us=1.0 * start, gpu_us=1.0 * us) for start, us in spans]
+    shown = [e for e in chrome_trace(samples)["traceEvents"] if e["ph"] == "X"]
+    assert len(shown) == len(spans)
+    for one in shown:
+        for other in shown:
+            if one is not other and one["tid"] == other["tid"] and one["ts"] < other["ts"]:
+                end = one["ts"] + one["dur"]
+                assert end <= other["ts"] or other["ts"] + other["dur"] <= end
+
+
 def rendered(summary: Summary, width: int) -> str:
     from rich.console import Console
 

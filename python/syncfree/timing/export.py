@@ -12,6 +12,9 @@ from syncfree.timing.samples import Sample
 _HOST = 1_000_000
 """The process id of the host's rows; devices have their index."""
 
+_EVENT_US = 0.5
+"""The resolution of events: a nested region may seem to end so much after the one around it."""
+
 _SHOWN_APART = frozenset({"name", "kind", "gpu_start_us", "gpu_us", "host_start_us"})
 
 
@@ -19,7 +22,8 @@ def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> d
     """The Trace Event Format: complete events of GPU streams and of host threads.
 
     Times are microseconds since the first of them. The GPU's row of a region stands below the
-    host's by its ``args.sequence``.
+    host's by its ``args.sequence``. Regions of a row that overlap without being nested, as those
+    of coroutines, are on further rows.
 
     Args:
         samples: In any order.
@@ -61,7 +65,7 @@ def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> d
             row = _HOST, threads[0, each.thread]
             start = each.host_start_us - zero
             events.append(_span(each, start, each.host_enqueue_us, row, details))
-    document = {"traceEvents": events, "displayTimeUnit": "ms"}
+    document = {"traceEvents": _apart(events), "displayTimeUnit": "ms"}
     if path is not None:
         Path(path).write_text(json.dumps(document))
     return document
@@ -70,6 +74,40 @@ def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> d
 def _numbers(keys: Any) -> dict[tuple[int, int], int]:
     """Small row numbers for handles, which are too long for the viewers' numbers."""
     return {key: number for number, key in enumerate(sorted(set(keys)))}
+
+
+def _apart(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events with rows in which each one is nested in another or apart from it.
+
+    Perfetto drops complete events that overlap otherwise.
+    """
+    names = {
+        (each["pid"], each["tid"]): each["args"]["name"]
+        for each in events
+        if each["ph"] == "M" and each["name"] == "thread_name"
+    }
+    # The rows of each row: their numbers, and the ends of what is open in them.
+    lanes: dict[tuple[int, int], list[tuple[int, list[float]]]] = {}
+    titles = []
+    spans = (each for each in events if each["ph"] == "X")
+    for each in sorted(spans, key=lambda span: (span["ts"], -span["dur"])):
+        process, begin, end = each["pid"], each["ts"], each["ts"] + each["dur"]
+        row = process, each["tid"]
+        known = lanes.setdefault(row, [(each["tid"], [])])
+        for lane in known:
+            open_ends = lane[1]
+            while open_ends and open_ends[-1] <= begin:
+                open_ends.pop()
+            if not open_ends or end <= open_ends[-1] + _EVENT_US:
+                break
+        else:
+            lane = 1 + max(tid for pid, tid in names if pid == process), []
+            known.append(lane)
+            names[process, lane[0]] = f"{names[row]} ({len(known)})"
+            titles.append(_title("thread_name", process, lane[0], names[process, lane[0]]))
+        each["tid"], open_ends = lane
+        open_ends.append(end)
+    return [*titles, *events]
 
 
 def _span(
