@@ -250,5 +250,5 @@ def _plan(mode: Mode, gate: bool, gap: float | None, precision: float, max_secon
     if gap is not None:
         require_positive("gap", gap, "seconds")
     require_share("precision", precision)
-    require_positive("max_seconds", max_seconds, "seconds")
+    require_positive("max_seconds", max_seconds, "seconds", endless=True)
     return Plan(mode, GAP_OF_MODE[mode] if gap is None else gap, bool(gate), precision, max_seconds)

@@ -46,16 +46,16 @@ def require_whole_call(fn: Callable[..., Any]) -> None:
         )
 
 
-def require_positive(what: str, value: Any, unit: str = "") -> None:
-    """Raises unless the value is a number above 0.
+def require_positive(what: str, value: Any, unit: str = "", *, endless: bool = False) -> None:
+    """Raises unless the value is a number above 0, and a finite one unless it may be endless.
 
     Raises:
         TypeError: It is no real number.
-        ValueError: It is 0, less, or NaN.
+        ValueError: It is 0, less, NaN, or infinite.
     """
     expected = f"{what} is a number of {unit} above 0" if unit else f"{what} is a number above 0"
     _require(Real, value, expected)
-    if not value > 0:
+    if not (value > 0 and (endless or value < math.inf)):
         raise ValueError(f"{expected}, but got {value!r}")
 
 
