@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
+import pickle
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,22 @@ def test_devices_without_a_timer(device: str) -> None:
 def test_no_device_at_all() -> None:
     with pytest.raises(TypeError):
         EventTimer(3.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_time_for_themselves(again: Callable[[Any], Any]) -> None:
+    """As of a model that holds a timer, and of a callback that goes to another process."""
+    model = nn.Module()
+    model.timer = EventTimer("cpu", capacity=7, history=2)
+    with model.timer.region("step"):
+        pass
+    copied = again(model).timer
+    assert copied.recording().histories == ()
+    for _ in range(3):
+        with copied.region("other"):
+            pass
+    assert [len(each.samples) for each in copied.recording().histories] == [2]
+    assert [each.name for each in model.timer.summary().regions] == ["step"]
 
 
 def test_threads(timer: EventTimer, device: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +71,13 @@ def test_lightning(tmp_path: Path) -> None:
         fit(tmp_path, callback, Interrupt())
     assert callback.timer.counts()["lost"] == 0
     assert [r.name for r in callback.timer.summary().regions] == []
+
+
+def test_a_copied_callback_has_a_timer_of_its_own() -> None:
+    callback = lightning_callback(EventTimer("cpu"))
+    for copied in (copy.deepcopy(callback), pickle.loads(pickle.dumps(callback))):
+        assert isinstance(copied, L.Callback)
+        copied.on_train_batch_start(None, None, None, 0)
+        copied.on_train_batch_end(None, None, None, None, 0)
+        assert copied.timer.summary()["train_batch"].count == 1
+    assert callback.timer.summary().regions == []

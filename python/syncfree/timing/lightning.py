@@ -47,7 +47,11 @@ def lightning_callback(timer: EventTimer | None = None) -> Any:
     """
     require_timer(timer, "lightning_callback")
     bases = _callback_classes()
-    body: dict[str, Any] = {"__init__": _begin, "__doc__": "Times the steps of a trainer."}
+    body: dict[str, Any] = {
+        "__init__": _begin,
+        "__reduce__": _copied,
+        "__doc__": "Times the steps of a trainer.",
+    }
     for region, (start, end) in _HOOKS.items():
         body[start] = _starting(region)
         body[end] = _ending(region)
@@ -75,6 +79,10 @@ def _begin(self: Any, timer: EventTimer) -> None:
     self.timer = timer
     self._regions = {name: timer.region(name) for name in _HOOKS}
     self._open = set()
+
+
+def _copied(self: Any) -> tuple[Any, ...]:
+    return lightning_callback, (self.timer,)  # its class has no name to be found by
 
 
 def _starting(region: str) -> Any:

@@ -41,6 +41,8 @@ class EventTimer(_runtime.RegionTimer):
 
     Without a GPU the host's monotonic clock stands in, and every result says so.
 
+    A copy, also in another process, is a new timer with the same options: it has no samples.
+
     Args:
         device: ``None`` times the device that is current when a region begins, or the host where
             torch sees no GPU. ``"cuda:1"`` times that device always, ``"cpu"`` the host.
@@ -75,6 +77,7 @@ class EventTimer(_runtime.RegionTimer):
     """
 
     clock: str
+    _options: dict[str, Any]
     _companion: Companion | None
 
     def __new__(  # noqa: D102
@@ -114,6 +117,14 @@ class EventTimer(_runtime.RegionTimer):
             stream_function=stream_function,
         )
         self.clock = clock
+        self._options = {
+            "device": device,
+            "capacity": capacity,
+            "history": history,
+            "stamp_every": stamp_every,
+            "nvtx": nvtx,
+            "nvml": nvml,
+        }
         first, uuid = -1, None
         if clock == CUDA_CLOCK:
             first = torch.cuda.current_device() if index is None else index
@@ -121,6 +132,9 @@ class EventTimer(_runtime.RegionTimer):
             self.prepare(first)
         self._companion = Companion(self, first, uuid) if nvml else None
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (type(self), self._options)
 
     def start(
         self, name: str, kind: Kind = "compute", *, bytes: int | None = None
@@ -238,6 +252,10 @@ class EventTimer(_runtime.RegionTimer):
 
     def __repr__(self) -> str:
         return f"EventTimer({len(self.histories())} names, clock={self.clock!r})"
+
+
+def _made(kind: type[EventTimer], options: dict[str, Any]) -> EventTimer:
+    return kind(**options)
 
 
 def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
