@@ -12,6 +12,7 @@ import torch
 from benchmark_figures import RESULTS, ROOT, figures_tool
 from syncfree.benchmarking.suites import SUITES, Workload, runner
 from syncfree.cli import main
+from syncfree.errors import BenchmarkError
 
 
 @pytest.fixture
@@ -79,6 +80,36 @@ def test_what_does_not_fit_is_named(small, monkeypatch, capsys) -> None:
     facts = json.loads(Path("result.json").read_text())
     assert facts["skipped"] == {"huge": "CUDA out of memory. Tried to allocate 2 GiB"}
     assert {row["workload"] for row in facts["rows"]} == {"sum 1000"}
+
+
+def test_a_peer_that_raises_is_named_and_left_out(small, capsys) -> None:
+    def broken() -> None:
+        raise NotImplementedError("not on this processor\nbut on others")
+
+    small[0].contenders["torchmetrics"] = broken
+    assert bench("--suite", "psnr", "--json", "result.json") == 0
+    reason = "NotImplementedError: not on this processor"
+    assert f"sum 1000, torchmetrics is left out: {reason}" in capsys.readouterr().err
+    facts = json.loads(Path("result.json").read_text())
+    assert facts["skipped"] == {"sum 1000, torchmetrics": reason}
+    assert [row["contender"] for row in facts["rows"]] == ["syncfree", "plain torch"]
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (BenchmarkError, 2)])
+def test_what_was_measured_before_a_run_broke_off_is_written(
+    small, capsys, error: type[BaseException], status: int
+) -> None:
+    def broken() -> None:
+        raise error("enough")
+
+    small[1].contenders["syncfree"] = broken
+    assert bench("--json", "result.json", "--plot", "result.svg") == status
+    assert "what had been measured is in result.json" in capsys.readouterr().err
+    facts = json.loads(Path("result.json").read_text())
+    assert facts["unfinished"] == error.__name__
+    assert {row["workload"] for row in facts["rows"]} == {"sum 1000"}
+    assert bench("--suite", "psnr", "--json", "result.json") == 0
+    assert "unfinished" not in json.loads(Path("result.json").read_text())
 
 
 def test_readme_figures_reads_it(small) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,11 @@ WAIT_TIERS = (2,)
 
 
 def measure_workload(
-    workload: Workload, *, peers: bool = True, seconds: float = SECONDS
+    workload: Workload,
+    *,
+    peers: bool = True,
+    seconds: float = SECONDS,
+    skip: Callable[[str, str], None] | None = None,
 ) -> Comparison:
     """All contenders of a workload in one run, interleaved, on the same tensors.
 
@@ -37,6 +42,8 @@ def measure_workload(
         workload: What to measure.
         peers: Whether to measure others than ours.
         seconds: Longest time for each contender.
+        skip: Gets the name of each peer that raises, and what, and the others are measured;
+            without it the error is raised.
     """
     device = device_of(workload.device, ())
     works = {
@@ -45,6 +52,14 @@ def measure_workload(
         if peers or name.startswith(OURS)
     }
     with current(device):
+        if skip is not None:
+            for name in [each for each in works if not each.startswith(OURS)]:
+                try:
+                    works[name].call(*works[name].arguments())
+                except Exception as error:
+                    first_line, *_ = str(error).strip().splitlines() or [""]
+                    skip(name, f"{type(error).__name__}: {first_line}")
+                    del works[name]
         backend = backend_of(device, WAIT_TIERS)
         return measure(
             works, Plan(max_seconds=seconds), backend, device, bytes=workload.bytes or None
@@ -104,6 +119,7 @@ def run_suites(
     seconds: float = SECONDS,
     show: Callable[[Workload, Comparison], None] = lambda workload, measured: None,
     skip: Callable[[str, str], None] = lambda name, reason: None,
+    rows: list[Row] | None = None,
 ) -> list[Row]:
     """Measures the suites one workload after another.
 
@@ -113,18 +129,21 @@ def run_suites(
         peers: Whether to measure others than ours.
         seconds: Longest time for each contender.
         show: Gets each workload with its figures as soon as they are there.
-        skip: Gets the name of each workload for which this GPU's memory is too small, and why.
+        skip: Gets the name of each workload for which this GPU's memory is too small, and of each
+            peer that raises, behind its workload's; and why.
+        rows: To which the rows are added, so that those of a run that breaks off are there.
 
     Returns:
         The result file's rows.
     """
-    rows: list[Row] = []
+    rows = [] if rows is None else rows
     counted: list[tuple[Callable[[], Workload], list[Row]]] = []
     # As a list: a suite that cannot run says so before hours are spent on another.
     for name, make in [each for suite in suites for each in makers(suite, device)]:
         try:
             workload = make()
-            measured = measure_workload(workload, peers=peers, seconds=seconds)
+            left_out = partial(_skip_peer, skip, workload.name)
+            measured = measure_workload(workload, peers=peers, seconds=seconds, skip=left_out)
         except torch.OutOfMemoryError as error:
             skip(name, str(error))
             forget(device)
@@ -139,6 +158,10 @@ def run_suites(
     for make, new in counted:
         count_workload(make(), new)
     return rows
+
+
+def _skip_peer(skip: Callable[[str, str], None], workload: str, peer: str, reason: str) -> None:
+    skip(f"{workload}, {peer}", reason)
 
 
 def document(rows: Sequence[Row], skipped: Mapping[str, str] | None = None) -> dict[str, Any]:

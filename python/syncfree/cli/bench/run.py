@@ -107,9 +107,22 @@ def _bench(options: SuiteOptions, console: Console) -> int:
         skipped[name] = reason
         _complain(f"{name} is left out: {reason}")
 
-    rows = run_suites(
-        suites, device, peers=options.peers, seconds=options.seconds, show=show, skip=skip
-    )
+    rows: list[dict[str, Any]] = []
+    try:
+        run_suites(
+            suites,
+            device,
+            peers=options.peers,
+            seconds=options.seconds,
+            show=show,
+            skip=skip,
+            rows=rows,
+        )
+    except BaseException as error:  # Ctrl-C, hours into the run
+        if rows and options.json is not None:
+            _write(options.json, {**document(rows, skipped), "unfinished": type(error).__name__})
+            _complain(f"what had been measured is in {options.json}, which says `unfinished`")
+        raise
     found = document(rows, skipped)
     if options.json is not None:
         _write(options.json, found)
