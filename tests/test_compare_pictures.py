@@ -129,6 +129,25 @@ def test_exif_orientation_is_applied(folders, name):
     assert row["psnr"] > 40 if name == "a.jpg" else row["identical"]
 
 
+@pytest.mark.parametrize("top", [255, 65535])
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_turned_gray_tiffs_keep_their_rows(folders, top, orientation):
+    a = picture(0, channels=1, top=top)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    # Uncompressed, Pillow maps such a file into memory, with rows of the wrong length.
+    folders.add("a.tif", a, distorted(a), exif=exif)
+    turned = [
+        {5: x.T, 6: np.rot90(x, -1), 7: np.rot90(x, 2).T, 8: np.rot90(x)}[orientation]
+        for x in (a, distorted(a))
+    ]
+    status, report = folders.compare()
+    assert status == 0
+    (row,) = report["images"]
+    assert (row["width"], row["height"]) == (24, 32)
+    assert_matches(row, *turned)
+
+
 def cut_off(path):
     save(path, picture(0))
     path.write_bytes(path.read_bytes()[:500])

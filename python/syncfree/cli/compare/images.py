@@ -111,7 +111,9 @@ def _read(path: Path, background: str | None) -> Image.Image:
             raise refused("unreadable", (path,), "not a regular file, or a broken link")
         if path.stat().st_size == 0:
             raise refused("unreadable", (path,), "empty file")
-        with Image.open(path) as opened:
+        # By its name, Pillow would map some files into memory: it scrambles TIFFs that their
+        # orientation turns, and a file that shrinks meanwhile ends the process.
+        with path.open("rb") as file, Image.open(file) as opened:
             image: Image.Image = opened
             _refuse_lossy(image, path)
             image.load()
