@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -106,6 +107,37 @@ def test_items_that_fail_are_named_and_the_others_are_kept(device):
     torch.testing.assert_close(found.values["mse"][good], expected(data, mse)[good])
 
 
+@pytest.mark.parametrize("kind", [AssertionError, IndexError, KeyError, RuntimeError, ValueError])
+def test_a_model_that_raises_costs_its_batch_alone(kind):
+    data = Data(9)
+
+    def picky(x):
+        if x.equal(data[4][0][None]):
+            raise kind("no such picture")
+        return halve(x)
+
+    found = evaluate(picky, data, {"mse": mse}, device="cpu", batch=1, strict=False)
+    assert list(found.failures) == [4]
+    assert found.values["mse"].isnan().nonzero().flatten().tolist() == [4]
+
+
+def test_ctrl_c_leaves_no_thread():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(interrupted, Data(3), METRICS, device="cpu")
+    assert "syncfree-coordinator" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("make", [np.float32, np.int64, torch.tensor])
+def test_costs_may_be_of_numpy_or_torch(make):
+    data = Data(4)
+    found = evaluate(halve, data, {"mse": mse}, device="cpu", costs=[make(3) for _ in range(4)])
+    torch.testing.assert_close(found.values["mse"], expected(data, mse))
+    assert found.statistics.ranks[0].report.cost == 12
+
+
 def test_a_metric_with_one_value_for_a_batch_is_refused():
     same = [Data(1)[0]] * 3
     with pytest.raises(EvaluationError, match=r"metric 'mean' gave shape \(\) for 3 items"):
@@ -178,6 +210,8 @@ def test_a_metric_that_gives_no_tensor_is_refused(value, device):
         ({"metrics": {}}, "at least one metric"),
         ({"schedule": "random"}, "dynamic, equal, cost"),
         ({"batch": 0}, "batch is at least 1"),
+        ({"workers": -1}, "workers is at least 0, got -1"),
+        ({"timeout": 0}, "timeout is more than 0 seconds, got 0"),
         ({"costs": [1.0]}, "a cost for each of 4 items, got 1"),
         ({"model": nn.Dropout()}, r"call model\.eval\(\)"),
     ],

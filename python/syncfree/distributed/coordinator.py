@@ -145,7 +145,8 @@ class Coordinator:
             gone = {rank for rank, _ in self._deaths()}
             for each in tuple(self._ranks):
                 messages = self._ranks[each].mailbox.collect()
-                if any("goodbye" in message for message in messages) or each in gone:
+                left = any("goodbye" in message or "failed" in message for message in messages)
+                if left or each in gone:
                     del self._ranks[each]
             time.sleep(POLL_SECONDS)
         # A store may outlive many runs. A lost rank that comes back looks for these words, though.

@@ -6,11 +6,13 @@ import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from syncfree.distributed.channel import Channel
@@ -70,20 +72,22 @@ def evaluate(
         device: default: this rank's GPU if there is one, else the CPU.
         batch: most items together; default: chosen by free memory on a GPU, 8 on a CPU. Batches
             that do not fit into memory are halved.
-        workers: loading threads; default: this rank's part of the host's cores.
+        workers: loading threads; default, and 0: this rank's part of the host's cores.
         costs: what each item costs, in any unit, such as its pixels; default: all the same.
         schedule: `dynamic`, or fixed shares: `equal` numbers, or about equal `cost`.
         timeout: seconds after which a rank that holds items and sends nothing is given up.
-        strict: raise if any item failed.
+        strict: raise if any item failed. What the model or a metric raises fails all items of the
+            batch; with `batch=1` that is the item alone.
         fleet: default `connect()`.
 
     Returns:
         All values, on every rank.
 
     Raises:
-        TypeError: metrics without names, one that gives no tensor, or a data set without a length
-            or an index.
-        ValueError: no metric, unknown schedule, wrong costs, or a model in training mode.
+        TypeError: metrics without names, one that gives no tensor, a data set without a length or
+            an index, or any that the model or a metric raises.
+        ValueError: no metric, unknown schedule, wrong costs, numbers out of range, or a model in
+            training mode.
         DeviceError: the device is no GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.
         torch.distributed.DistError: the store is gone.
@@ -102,15 +106,15 @@ def evaluate(
         >>> found.values["psnr"].round(decimals=2).tolist()
         [26.02, 26.02, 26.02]
     """
-    _check(model, dataset, metrics, schedule, batch)
+    _check(model, dataset, metrics, schedule)
+    _check_numbers(batch, workers, timeout)
     checked = check_costs(costs, len(dataset))
     fleet = fleet or connect()
     own = _device(device, fleet)
     channel = Channel(fleet.store, f"evaluate/{next(_numbers)}")
     leader = None
     if fleet.rank == 0:
-        coordinator = Coordinator(channel, fleet.world, checked, schedule=schedule, timeout=timeout)
-        leader = _Leader(coordinator, len(dataset), len(metrics))
+        leader = _Leader(channel, fleet.world, checked, len(metrics), schedule, timeout)
         leader.start()
     worker = Worker(channel, fleet.rank, fleet.world)
     try:
@@ -129,6 +133,13 @@ def evaluate(
         if leader is not None:
             leader.join()
         raise
+    except BaseException as error:  # Ctrl-C waits for nobody
+        with suppress(dist.DistError):
+            worker.fail(error)
+        if leader is not None:
+            leader.stop()
+            leader.join()  # a thread that outlives the interpreter's end aborts it
+        raise
     if leader is not None:
         leader.join()
     return _result(worker.result, list(metrics), strict)
@@ -137,11 +148,35 @@ def evaluate(
 class _Leader(threading.Thread):
     """Leads the run beside the work of rank 0."""
 
-    def __init__(self, coordinator: Coordinator, items: int, metrics: int) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        world: int,
+        costs: Sequence[float],
+        metrics: int,
+        schedule: Schedule,
+        timeout: float,
+    ) -> None:
         super().__init__(name="syncfree-coordinator", daemon=True)
-        self._coordinator = coordinator
-        self._values = [[math.nan] * items for _ in range(metrics)]
+        self._coordinator = Coordinator(
+            channel,
+            world,
+            costs,
+            schedule=schedule,
+            timeout=timeout,
+            checkpoint=self._checkpoint,
+        )
+        self._values = [[math.nan] * len(costs) for _ in range(metrics)]
         self._failures: dict[int, str] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the run for all ranks."""
+        self._stopped = True
+
+    def _checkpoint(self) -> None:
+        if self._stopped:
+            raise RuntimeError("it was interrupted")
 
     def run(self) -> None:
         try:
@@ -187,9 +222,7 @@ def _result(document: dict[str, Any], names: Sequence[str], strict: bool) -> Eva
     return evaluation
 
 
-def _check(
-    model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: str, batch: int | None
-) -> None:
+def _check(model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: str) -> None:
     if not hasattr(metrics, "items"):  # a MetricCollection has them and is no Mapping
         raise TypeError(
             f"metrics is a mapping of names to functions, but got {type(metrics).__name__}"
@@ -203,12 +236,19 @@ def _check(
         raise ValueError("evaluate needs at least one metric, got none")
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}; got {schedule!r}")
-    if batch is not None and batch < 1:
-        raise ValueError(f"batch is at least 1, got {batch}")
     if isinstance(model, nn.Module) and model.training:
         raise ValueError(
             "the model is in training mode, where values may depend on the batch; call model.eval()"
         )
+
+
+def _check_numbers(batch: int | None, workers: int | None, timeout: float) -> None:
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch is at least 1, got {batch}")
+    if workers is not None and workers < 0:
+        raise ValueError(f"workers is at least 0, got {workers}")
+    if not timeout > 0:
+        raise ValueError(f"timeout is more than 0 seconds, got {timeout:g}")
 
 
 def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:

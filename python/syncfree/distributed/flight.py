@@ -46,14 +46,14 @@ class Flight(Generic[Item, Work]):
         """Submit a batch; yields work that has landed meanwhile, and batches that failed.
 
         Only one item that does not fit alone fails for lack of memory. Other errors of the
-        submission, `RuntimeError` and `ValueError`, fail the batch.
+        submission fail the batch.
         """
         rest = batch
         while rest:
             part = rest[: self._most]
             try:
                 work = self._submit(part)
-            except (RuntimeError, ValueError) as error:
+            except Exception as error:
                 alone = not self._flying
                 if not is_out_of_memory(error) or (len(part) == 1 and alone):
                     rest = rest[len(part) :]

@@ -99,7 +99,7 @@ class Inference:
             data: gives an input and a target for an index.
 
         Raises:
-            TypeError: a metric gave no tensor.
+            TypeError: a metric gave no tensor, or the model or a metric was called wrongly.
             RuntimeError: the device is broken, as after most CUDA errors.
         """
         on_gpu = self._device.type == "cuda"
@@ -234,7 +234,8 @@ class Inference:
                 yield loaded.item, values
             return
         items, error = done
-        if "CUDA error" in str(error):
+        # A wrong call fails with every item, a broken device with whatever comes next.
+        if isinstance(error, TypeError) or "CUDA error" in str(error):
             raise error
         for loaded in items:
             yield loaded.item, error

@@ -82,7 +82,8 @@ def check_costs(costs: Sequence[float] | None, length: int) -> Sequence[float]:
         return [1.0] * length
     if len(costs) != length:
         raise ValueError(f"expected a cost for each of {length} items, got {len(costs)}")
-    wrong = next((item for item, cost in enumerate(costs) if not 0 <= cost < float("inf")), None)
+    numbers = [float(cost) for cost in costs]  # those of numpy and torch are no JSON
+    wrong = next((item for item, cost in enumerate(numbers) if not 0 <= cost < float("inf")), None)
     if wrong is not None:
         raise ValueError(f"costs are finite and at least 0; item {wrong} has {costs[wrong]}")
-    return costs
+    return numbers
