@@ -1,7 +1,9 @@
 """`syncfree compare`: every kind of picture is compared as it looks, or refused with a reason."""
 
+import errno
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -210,6 +212,24 @@ def test_refused_files_are_named_and_cost_only_themselves(folders, case):
     assert [row["name"] for row in report["images"]] == ["good.png"]
     status, report = folders.compare("--ignore-errors")
     assert (status, len(report["problems"])) == (0, 1)
+
+
+def test_a_file_that_may_not_be_read_is_named_once(folders, monkeypatch):
+    folders.add_good()
+    folders.add("a.png", picture(0), picture(0))
+    opened = Path.open
+
+    def denied(path, *how, **named):  # to somebody else: root may read everything
+        if path == folders.test / "a.png":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *how, **named)
+
+    monkeypatch.setattr(Path, "open", denied)
+    status, report = folders.compare()
+    assert status == 1
+    (problem,) = report["problems"]
+    assert problem["files"] == [str(folders.test / "a.png")]
+    assert problem["reason"] == "Permission denied"
 
 
 def test_two_bad_files_of_a_pair_are_both_named(folders):

@@ -128,9 +128,11 @@ def _read(path: Path, background: str | None) -> Image.Image:
             mode = _PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
     except UnidentifiedImageError as error:
-        raise refused("unreadable", (path,), "not a picture of a known format") from error
+        reason = "not a picture of a known format, or of samples that Pillow has no type for"
+        raise refused("unreadable", (path,), reason) from error
     except UNREADABLE as error:
-        raise refused("unreadable", (path,), str(error) or type(error).__name__) from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise refused("unreadable", (path,), reason) from error
 
 
 def _refuse_lossy(image: Image.Image, path: Path) -> None:
