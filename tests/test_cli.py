@@ -1,5 +1,6 @@
 """The `syncfree` command: extras, exit statuses, what goes to which stream, interruption."""
 
+import errno
 import json
 import os
 import pty
@@ -201,6 +202,24 @@ def test_missing_paths_are_wrong_usage(folders, capsys):
     assert main(["unknown"]) == 2
 
 
+@pytest.mark.parametrize("options", [[], ["--maps", "maps"]])
+def test_paths_that_may_not_be_searched_are_wrong_usage(folders, capsys, monkeypatch, options):
+    stat = Path.stat
+    closed = folders[0] / "closed" / "x"
+
+    def denied(path, **how):  # to somebody else: root may search everywhere
+        if path == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", denied)
+    assert main(["compare", str(closed), str(folders[1]), *options]) == 2
+    assert f"cannot read {closed}: Permission denied" in capsys.readouterr().err
+    long = "x" * 300
+    assert main(["compare", long, str(folders[1])]) == 2
+    assert f"cannot read {long}: File name too long" in capsys.readouterr().err
+
+
 def test_no_pair_at_all_is_wrong_usage(folders, tmp_path, capsys):
     (tmp_path / "strangers").mkdir()
     (tmp_path / "strangers" / "other.png").write_bytes((folders[0] / "00.png").read_bytes())
@@ -310,6 +329,20 @@ def test_a_report_that_cannot_be_written_does_not_cost_the_table(folders, capsys
     captured = capsys.readouterr()
     assert "cannot write /dev/full" in captured.err
     assert "25 images" in captured.out
+
+
+def test_a_table_that_cannot_be_written_is_told_and_costs_nothing_else(folders, tmp_path):
+    (folders[0] / "alone.png").write_bytes((folders[0] / "00.png").read_bytes())
+    command = [sys.executable, "-m", "syncfree", "compare", *folders, "--csv", tmp_path / "x.csv"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    first, *others = done.stderr.splitlines()
+    assert first == "syncfree compare: cannot write the table: No space left on device"
+    assert "alone.png" in others[-1]
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 26
 
 
 # Output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,17 +100,29 @@ def compare(request: CompareRequest) -> int:
         _save(write_json, request.json, comparison),
         _save_plot(request.plot, comparison),
     ]
-    console = make_console()
-    print_comparison(console, comparison, show_all=request.show_all)
-    if comparison.fleet is not None:
-        print_fleet(console, comparison.fleet)
-    if comparison.scaling:
-        print_scaling(console, comparison.scaling)
-    if comparison.profile is not None:
-        print_profile(console, comparison.profile)
+    saved.append(_show(comparison, show_all=request.show_all))
     print_problems(notes, comparison.problems, comparison.ignored)
     failed = not all(saved) or (comparison.problems and not request.ignore_errors)
     return PROBLEMS if failed else CLEAN
+
+
+def _show(comparison: Comparison, *, show_all: bool) -> bool:
+    """Print the tables; False if standard output does not take them, as on a full disk."""
+    console = make_console()
+    try:
+        print_comparison(console, comparison, show_all=show_all)
+        if comparison.fleet is not None:
+            print_fleet(console, comparison.fleet)
+        if comparison.scaling:
+            print_scaling(console, comparison.scaling)
+        if comparison.profile is not None:
+            print_profile(console, comparison.profile)
+    except OSError as error:
+        print_error(make_console(stderr=True), f"cannot write the table: {error.strerror}")
+        # What Python still holds of it would fail again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def _run(request: CompareRequest) -> Comparison | None:
@@ -238,7 +251,8 @@ def _check_outputs(request: CompareRequest) -> None:
 
     palette()
     for folder in (request.reference, request.test):
-        if folder.is_dir() and maps.resolve().is_relative_to(folder.resolve()):
+        # Path.is_dir raises below a folder that may not be searched.
+        if os.path.isdir(folder) and maps.resolve().is_relative_to(folder.resolve()):  # noqa: PTH112
             raise UsageError(f"--maps is inside {folder}, where its files would be compared")
     _refuse(why_no_folder(maps))
 

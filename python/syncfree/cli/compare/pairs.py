@@ -54,12 +54,16 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
         test: folder of pictures to judge, or one file.
 
     Raises:
-        UsageError: a path does not exist, or one is a folder and the other a file.
+        UsageError: a path cannot be reached, or one is a folder and the other a file.
         NothingPairedError: a folder holds no picture.
     """
     for path in (reference, test):
-        if not path.exists():
-            raise UsageError(f"no such file or folder: {path}")
+        try:
+            path.stat()
+        except FileNotFoundError:
+            raise UsageError(f"no such file or folder: {path}") from None
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if reference.is_dir() != test.is_dir():
         raise UsageError(f"expected two folders or two files, got {reference} and {test}")
     if not reference.is_dir():
