@@ -417,6 +417,22 @@ def test_odd_file_names_survive(folders, tmp_path, capsys):
     assert "\udcff.png" in [image["name"] for image in json.loads(report.read_text())["images"]]
 
 
+def test_names_can_neither_break_lines_nor_command_the_terminal(folders, capsys):
+    good = (folders[0] / "00.png").read_bytes()
+    for folder, name in (
+        (folders[0], "al\tone.png"),
+        *((each, "a\nb\x1b[31m.png") for each in folders),
+    ):
+        (folder / name).write_bytes(good)
+    (folders[0] / "other.e\x1bt").touch()
+    assert main(["compare", *map(str, folders), "--metrics", "mae", "--all"]) == 1
+    shown = capsys.readouterr()
+    assert "\na\\nb\\x1b[31m.png  " in shown.out
+    assert "al\\tone.png: no picture" in shown.err
+    assert ".e\\x1bt (1)" in shown.err
+    assert "\x1b" not in shown.out + shown.err
+
+
 def test_a_terminal_gets_color_and_a_progress_bar(folders):
     main_end, terminal = pty.openpty()
     command = [sys.executable, "-m", "syncfree", "compare", *folders]

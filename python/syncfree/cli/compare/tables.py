@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -27,6 +28,7 @@ _FORMATS = {"psnr": "{:.3f}", "ssim": "{:.5f}", "mae": "{:.4f}"}
 _SHOWN = 20
 _MOST_BARS = 16
 _PIPE_WIDTH = 100_000
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # The first batch of each process loads kernels and reserves memory, tenths of a second in which its
 # device idles: what rates and shares of a shorter run would be about.
 STEADY_SECONDS = 3.0
@@ -167,13 +169,13 @@ def print_problems(
 ) -> None:
     """Print what could not be compared, and which files are no pictures."""
     if ignored:
-        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(ignored.items()))
+        kinds = ", ".join(f"{_name(kind)} ({count})" for kind, count in sorted(ignored.items()))
         console.print(_text(console, f"not compared, no picture files: {kinds}"))
     if problems:
         console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", style="bold")
     for problem in problems:
         line = Text.assemble("  ", (problem.kind, "red"), ": ")
-        where = f"{', '.join(problem.files)}: " if problem.files else ""
+        where = f"{', '.join(map(_name, problem.files))}: " if problem.files else ""
         console.print(line + _text(console, f"{where}{problem.reason}"))
 
 
@@ -191,7 +193,7 @@ def _image_table(console: Console, rows: Sequence[ImageRow], metrics: Sequence[s
         table.add_column(label, justify="right", no_wrap=True)
     for row in rows:
         values = [_number(name, row.metric(name)) for name in metrics]
-        table.add_row(_text(console, row.name), _compared(row), *values)
+        table.add_row(_text(console, _name(row.name)), _compared(row), *values)
     return table
 
 
@@ -205,7 +207,7 @@ def _summary_table(console: Console, found: Mapping[str, Statistics]) -> Table:
     for name, each in found.items():
         values = [_number(name, value) for value in (each.mean, each.median, each.worst)]
         table.add_row(
-            LABELS[name], *values, _text(console, each.worst_name or "-"), each.note or ""
+            LABELS[name], *values, _text(console, _name(each.worst_name or "-")), each.note or ""
         )
     return table
 
@@ -261,6 +263,11 @@ def _number(metric: str, value: float | None) -> str:
     if value is None:
         return "-"
     return "inf" if math.isinf(value) else _FORMATS[metric].format(value)
+
+
+def _name(name: str) -> str:
+    """A file's name in one line, without what a terminal would obey."""
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], name)
 
 
 def _text(console: Console, name: str) -> Text:
