@@ -10,7 +10,10 @@ from rich.console import Console
 
 from syncfree.cli.compare import tables
 from syncfree.cli.compare.options import CompareOptions
+from syncfree.cli.compare.profile import make_profile
+from syncfree.cli.compare.profile_text import print_profile
 from syncfree.cli.compare.report import Comparison, ImageRow, ScalingPoint
+from syncfree.cli.compare.stages import Spans
 from syncfree.cli.compare.tables import (
     FleetProgress,
     print_comparison,
@@ -60,6 +63,38 @@ def test_short_runs_show_no_rates(seconds, steady):
     comparison.fleet = None
     print_comparison(console, comparison, show_all=True)
     assert "images/s" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [30, 55, 80])
+def test_narrow_terminals_get_every_digit_and_name(width):
+    rows = [
+        ImageRow(f"{name}.png", "", "", 4000, 3000, "rgb", 255.0, 31.234, 0.87654, 4.3916)
+        for name in ("short", "a_much_longer_name_of_a_picture")
+    ]
+    comparison = Comparison(
+        reference="a",
+        test="b",
+        options=CompareOptions(),
+        device="cpu",
+        device_name="CPU",
+        rows=rows,
+        problems=[],
+        seconds=9.0,
+    )
+    spans = Spans()
+    spans.add(0.0, 1.125)
+    profile = make_profile(
+        {"decode": spans}, begin=0.0, end=9.0, threads=2, streams=0, dtype=None, reuse=(), notes=[]
+    )
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=width)
+    print_comparison(console, comparison, show_all=True)
+    print_profile(console, profile)
+    shown = console.file.getvalue()
+    for text in ("short.png", "PSNR (dB)", "31.234", "0.87654", "4.3916", "4000x3000 rgb"):
+        assert text in shown
+    for text in ("decode", "1.125", "12%", "absent:"):
+        assert text in shown
+    assert "…" not in shown
 
 
 def test_progress_of_all_processes_and_of_each(monkeypatch):

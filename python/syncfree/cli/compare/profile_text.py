@@ -6,7 +6,9 @@ from rich.console import Console
 
 from syncfree.cli.compare.profile import Profile, Stage
 from syncfree.cli.compare.stages import ENQUEUE
-from syncfree.cli.compare.tables import make_table
+from syncfree.cli.compare.tables import make_table, print_table
+
+_LEAST_WIDTH = 100  # of which numbers take 80
 
 
 def print_profile(console: Console, profile: Profile) -> None:
@@ -15,7 +17,7 @@ def print_profile(console: Console, profile: Profile) -> None:
     table.add_column("stage", no_wrap=True)
     for column in ("times", "sum s", "busy s", "of run", "hidden", "alone s", "GB/s"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("by", no_wrap=True)
+    table.add_column("by", overflow="fold")
     for stage in profile.stages:
         rate = stage.gigabytes_per_second
         table.add_row(
@@ -32,7 +34,7 @@ def print_profile(console: Console, profile: Profile) -> None:
     for name, reason in profile.absent.items():
         table.add_row(name, *["-"] * 7, f"absent: {reason}")
     console.print()
-    console.print(table)
+    print_table(console, table, least=_LEAST_WIDTH)
     console.print()
     for line in (profile.verdict, profile.overlap, _memory(profile), *profile.notes):
         if line:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -28,6 +29,7 @@ _FORMATS = {"psnr": "{:.3f}", "ssim": "{:.5f}", "mae": "{:.4f}"}
 _SHOWN = 20
 _MOST_BARS = 16
 _PIPE_WIDTH = 100_000
+_LEAST_WIDTH = 80
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # The first batch of each process loads kernels and reserves memory, tenths of a second in which its
 # device idles: what rates and shares of a shorter run would be about.
@@ -94,13 +96,13 @@ def print_comparison(console: Console, comparison: Comparison, *, show_all: bool
     shown = rows
     if len(rows) > _SHOWN and not show_all:
         shown = sorted(rows, key=lambda row: badness(row, metrics[0]), reverse=True)[:_SHOWN]
-    console.print(_image_table(console, shown, metrics))
+    print_table(console, _image_table(console, shown, metrics))
     if len(shown) < len(rows):
         label = LABELS[metrics[0]].split()[0]
         more = len(rows) - len(shown)
         console.print(f"the {len(shown)} worst by {label}; {more} more: --all shows them")
     console.print()
-    console.print(_summary_table(console, comparison.statistics()))
+    print_table(console, _summary_table(console, comparison.statistics()))
     console.print()
     console.print(_throughput(comparison))
 
@@ -131,7 +133,7 @@ def print_fleet(console: Console, fleet: FleetStatistics) -> None:
             _note(each) if steady or each.lost is not None else "",
         )
     console.print()
-    console.print(table)
+    print_table(console, table)
     again = f", {fleet.reissued} images handed out again" if fleet.reissued else ""
     restored = f", {fleet.restored} images from journals" if fleet.restored else ""
     balance = f"imbalance {fleet.imbalance:.1%}, efficiency {fleet.efficiency:.1%}"
@@ -156,7 +158,7 @@ def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
             f"{point.imbalance:.1%}",
         )
     console.print()
-    console.print(table)
+    print_table(console, table)
     if any(point.seconds < STEADY_SECONDS for point in points):
         console.print(
             f"runs of less than {STEADY_SECONDS:g} s are mostly the processes' first batches, and "
@@ -248,6 +250,24 @@ def make_table(console: Console) -> Table:
     if console.is_terminal:
         return Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def print_table(console: Console, table: Table, least: int = _LEAST_WIDTH) -> None:
+    """Print a table.
+
+    A narrow terminal folds its lines: rich would cut numbers and leave out columns.
+
+    Args:
+        console: where to.
+        table: what.
+        least: columns that it may take, whatever the terminal has.
+    """
+    width = console.width
+    unfolded = console.options.update(max_width=_PIPE_WIDTH)
+    needed = Measurement.get(console, unfolded, table).maximum
+    console.width = max(width, min(needed, least))
+    console.print(table)
+    console.width = width
 
 
 def _unit(rows: Sequence[ImageRow]) -> str:
