@@ -162,6 +162,39 @@ def test_ctrl_c_ends_all_processes(folders, script, interruptible):
         time.sleep(0.1)
 
 
+SLOW_START = """
+import os, sys, time
+if __name__ != "__main__":  # in the process that was started
+    print("starting", flush=True)
+    time.sleep(2)
+from syncfree.distributed import launch
+def work(fleet, device):
+    pass
+if __name__ == "__main__":
+    try:
+        launch(work, ["cpu"])
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_ctrl_c_during_the_start_shows_nothing_of_the_processes(tmp_path, interruptible):
+    program = tmp_path / "slow_start.py"
+    program.write_text(SLOW_START)
+    running = subprocess.Popen(
+        [sys.executable, program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert running.stdout.readline() == "starting\n"
+    os.killpg(running.pid, signal.SIGINT)
+    _, error = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 130, error
+    assert error == ""
+
+
 def session_exists(leader):
     try:
         os.killpg(leader, 0)

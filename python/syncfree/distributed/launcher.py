@@ -7,6 +7,7 @@ import multiprocessing.connection
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
@@ -57,8 +58,14 @@ class Launcher:
         self._given_up: set[int] = set()
 
     def __enter__(self) -> Launcher:
-        for process in self._processes.values():
-            process.start()
+        # It lets Ctrl-C through when it starts, as it would with the first process.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for process in self._processes.values():
+                process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
 
     def __exit__(
@@ -146,8 +153,10 @@ def _run(
     device: str,
     arguments: tuple[Any, ...],
 ) -> None:
-    # Ctrl-C goes to all processes of a terminal; the launcher's answers for all.
+    # Ctrl-C goes to all processes of a terminal; the launcher's answers for all. While they
+    # imported it was held back: a traceback of each would be all that they had to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # What torchrun sets, so that the function may also make a process group or call connect().
     os.environ.update(
         RANK=str(rank),
