@@ -91,6 +91,28 @@ def test_color_key_counts_as_transparency(folders):
     assert (status, report["problems"][0]["kind"]) == (1, "unsupported")
 
 
+@pytest.mark.parametrize(("depth", "value"), [(1, 1), (2, 2), (4, 5)])
+def test_color_key_of_few_bits_counts_as_transparency(folders, depth, value):
+    """Pillow widens the samples to 8 bits, but not the key."""
+    levels = np.arange(32 * 24).reshape(24, 32) % 2**depth
+    bits = (levels[..., None] >> np.arange(depth)[::-1] & 1).reshape(24, -1)
+    rows = [row.tobytes() for row in np.packbits(bits, axis=1)]
+    for folder in (folders.ref, folders.test):
+        folder.mkdir(exist_ok=True)
+        key = (b"tRNS", struct.pack(">H", value))
+        write_png(folder / "a.png", rows, depth, 0, key)
+    status, report = folders.compare()
+    assert status == 1
+    assert "transparent pixels" in report["problems"][0]["reason"]
+    save(
+        folders.test / "a.png",
+        np.where(levels == value, 0, levels * (255 // (2**depth - 1))).astype(np.uint8),
+    )
+    status, report = folders.compare("--background", "black")
+    assert status == 0
+    assert report["images"][0]["identical"]
+
+
 def test_palette_pictures_compare_by_color(folders):
     palette = Image.fromarray(picture(0)).quantize(32)
     folders.add("a.png", palette, distorted(picture(0)))
@@ -163,14 +185,24 @@ def frames(path):
 def png16(path):
     """A 16-bit RGB PNG, which Pillow cannot write."""
     rows = picture(0).astype(">u2") * 257
-    scanlines = b"".join(b"\0" + row.tobytes() for row in rows)
-    header = struct.pack(">IIBBBBB", 32, 24, 16, 2, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(scanlines)), (b"IEND", b""))
+    write_png(path, (row.tobytes() for row in rows), depth=16, color=2)
+
+
+def write_png(path, rows, depth, color, *others):
+    header = struct.pack(">IIBBBBB", 32, 24, depth, color, 0, 0, 0)
+    scanlines = b"".join(b"\0" + row for row in rows)
+    chunks = ((b"IHDR", header), *others, (b"IDAT", zlib.compress(scanlines)), (b"IEND", b""))
     data = b"\x89PNG\r\n\x1a\n"
     for kind, body in chunks:
         checksum = zlib.crc32(kind + body)
         data += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
     path.write_bytes(data)
+
+
+def no_samples(path):
+    """A PNG with a transparent gray and nothing else."""
+    write_png(path, [], 4, 0, (b"tRNS", b"\0\1"))
+    path.write_bytes(path.read_bytes().replace(b"IDAT", b"iDAT"))
 
 
 def tiff16(photometric, channels):
@@ -183,6 +215,7 @@ REFUSED = {
     "text": ("unreadable", "a.png", lambda path: path.write_text("no picture")),
     "empty": ("unreadable", "a.jpg", lambda path: path.touch()),
     "cut off": ("unreadable", "a.png", cut_off),
+    "no samples": ("unreadable", "a.png", no_samples),
     "broken link": ("unreadable", "a.png", lambda path: path.symlink_to("nowhere")),
     "size": ("size-mismatch", "a.png", picture(0, 24, 33)),
     "depth": ("unsupported", "a.png", picture(0, channels=1, top=65535)),

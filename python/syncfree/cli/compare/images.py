@@ -22,6 +22,7 @@ from syncfree.cli.compare.problems import PictureError, Problem, refused
 SMALLEST_SSIM_SIDE = 6
 
 _PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
+_KEY_STEPS = {"L;2": 85, "L;4": 17}
 _BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # TIFF tags
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 
@@ -116,6 +117,7 @@ def _read(path: Path, background: str | None) -> Image.Image:
         with path.open("rb") as file, Image.open(file) as opened:
             image: Image.Image = opened
             _refuse_lossy(image, path)
+            _widen_color_key(image)
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
             if image.mode == "I":
@@ -172,6 +174,13 @@ def _bits_per_sample(image: Image.Image) -> int | None:
     if image.format == "PPM" and isinstance(arguments, tuple) and len(arguments) == 2:
         return 16 if arguments[1] > 255 else 8
     return None
+
+
+def _widen_color_key(image: Image.Image) -> None:
+    """Pillow widens gray of 2 and 4 bits to 8, but not the gray that is transparent."""
+    tiles = getattr(image, "tile", None)  # none where a file ends before its samples
+    if image.format == "PNG" and tiles and "transparency" in image.info:
+        image.info["transparency"] *= _KEY_STEPS.get(str(tiles[0][3]), 1)
 
 
 def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Image:
