@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -278,6 +279,14 @@ def test_half_a_last_line_is_left_out(tmp_path):
         assert list(read_journals(tmp_path, {"metrics": ["psnr"]})) == [{"a": 1}]
     path.write_bytes(b"")
     assert list(read_journals(tmp_path, {"metrics": ["psnr"]})) == []
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_journal(tmp_path):
+    journal = Journal(tmp_path, 0, {})
+    (path,) = tmp_path.iterdir()
+    journal._file = Path("/dev/full").open("w")  # noqa: SIM115 - closing it fails, too
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        journal.write({"item": 3})
 
 
 def test_journals_of_something_else_are_refused(tmp_path):

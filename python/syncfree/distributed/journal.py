@@ -33,8 +33,8 @@ class Journal:
     def __init__(self, folder: Path, rank: int, heading: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A file that an earlier run left may end in half a line, so none is continued.
-        path = folder / f"rank-{rank}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
-        self._file = path.open("x", encoding="utf-8")
+        self._path = folder / f"rank-{rank}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
+        self._file = self._path.open("x", encoding="utf-8")
         self._write({"version": _VERSION, "heading": heading})
 
     def write(self, entry: Any) -> None:
@@ -46,8 +46,12 @@ class Journal:
         self._file.close()
 
     def _write(self, entry: Any) -> None:
-        self._file.write(json.dumps(entry) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(entry) + "\n")
+            self._file.flush()
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
 
 def read_journals(folder: Path, heading: dict[str, Any]) -> Iterator[Any]:
