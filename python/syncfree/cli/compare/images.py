@@ -109,7 +109,7 @@ def _read(path: Path, background: str | None) -> Image.Image:
     """The picture as mode L, RGB or I;16, upright, opaque."""
     try:
         if not path.is_file():
-            raise refused("unreadable", (path,), "not a regular file, or a broken link")
+            raise refused("unreadable", (path,), "gone, a broken link, or no regular file")
         if path.stat().st_size == 0:
             raise refused("unreadable", (path,), "empty file")
         # By its name, Pillow would map some files into memory: it scrambles TIFFs that their
