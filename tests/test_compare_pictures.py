@@ -222,6 +222,7 @@ REFUSED = {
     "CMYK": ("unsupported", "a.jpg", Image.fromarray(picture(0)).convert("CMYK")),
     "float": ("unsupported", "a.tif", GRAY.astype(np.float32)),
     "int": ("unsupported", "a.tif", GRAY.astype(np.int32)),
+    "signed": ("unsupported", "a.tif", lambda path: tifffile.imwrite(path, GRAY.view(np.int8))),
     "pages": ("unsupported", "a.tif", frames),
     "frames": ("unsupported", "a.webp", frames),
     "16-bit PNG": ("unsupported", "a.png", png16),

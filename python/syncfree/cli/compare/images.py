@@ -23,7 +23,8 @@ SMALLEST_SSIM_SIDE = 6
 
 _PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
 _KEY_STEPS = {"L;2": 85, "L;4": 17}
-_BITS_PER_SAMPLE, _PHOTOMETRIC = 258, 262  # TIFF tags
+_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339  # TIFF tags
+_SIGNED = 2  # as a sample format
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 
 
@@ -156,6 +157,8 @@ def _refuse_lossy(image: Image.Image, path: Path) -> None:
             reason = "16-bit gray in which 0 is white; store it with 0 as black"
     elif bits is not None and bits > 8 and mode not in ("I", "F"):
         reason = f"colour with {bits} bits per sample, of which Pillow keeps only 8"
+    elif image.format == "TIFF" and _SIGNED in image.tag_v2.get(_SAMPLE_FORMAT, ()):  # type: ignore[attr-defined]
+        reason = "signed samples have no known data range"
     elif mode not in _PLAIN and mode not in ("LA", "PA", "RGBA"):
         reason = f"pixel type {mode!r} has no known data range"
     if reason is not None:
