@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 from syncfree.distributed import evaluate, launch
 from syncfree.distributed.flight import Flight
 from syncfree.distributed.inference import Inference
-from syncfree.errors import DeviceError, EvaluationError, RankError
+from syncfree.errors import DeviceError, EvaluationError, LibraryError, RankError
 from syncfree.functional import peak_signal_noise_ratio
 
 
@@ -119,6 +119,15 @@ def test_a_model_that_raises_costs_its_batch_alone(kind):
     found = evaluate(picky, data, {"mse": mse}, device="cpu", batch=1, strict=False)
     assert list(found.failures) == [4]
     assert found.values["mse"].isnan().nonzero().flatten().tolist() == [4]
+
+
+@pytest.mark.parametrize("kind", [ImportError, LibraryError, TypeError])
+def test_what_would_fail_with_every_item_is_raised(kind):
+    def wrong(x):
+        raise kind("whatever the item")
+
+    with pytest.raises(kind, match="whatever the item"):
+        evaluate(wrong, Data(3), METRICS, device="cpu", strict=False)
 
 
 def test_ctrl_c_leaves_no_thread():

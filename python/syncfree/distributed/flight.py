@@ -46,13 +46,15 @@ class Flight(Generic[Item, Work]):
         """Submit a batch; yields work that has landed meanwhile, and batches that failed.
 
         Only one item that does not fit alone fails for lack of memory. Other errors of the
-        submission fail the batch.
+        submission fail the batch, but for those of an import, which are raised.
         """
         rest = batch
         while rest:
             part = rest[: self._most]
             try:
                 work = self._submit(part)
+            except ImportError:  # such as a library of ours that is missing, for every batch
+                raise
             except Exception as error:
                 alone = not self._flying
                 if not is_out_of_memory(error) or (len(part) == 1 and alone):
