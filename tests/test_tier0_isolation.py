@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import torch
 import torch.distributed
 import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from syncfree.detector.findings import Event, Recorder
@@ -172,6 +175,28 @@ def test_other_modes_work_beside_it() -> None:
         assert torch.vmap(lambda row: row.to(row.device) * 2)(y).is_cuda
         assert torch.func.grad(lambda t: t.square().sum())(y).is_cuda
     assert flops.get_total_flops() == 128
+
+
+class _Labelled(Tensor):
+    """A subclass that hands every call on, as those of torchvision do."""
+
+
+@pytest.mark.parametrize("kind", [Tensor, _Labelled])
+@pytest.mark.parametrize("inside", [torch.device("cuda"), BaseTorchFunctionMode(), nullcontext()])
+def test_calls_that_come_back_by_name_are_judged_once(
+    kind: type[Tensor], inside: AbstractContextManager[object]
+) -> None:
+    recorder = Recorder()
+    with Tier0(recorder), inside:
+        x = torch.ones(2, device="cuda").as_subclass(kind)
+        assert all(moved.is_cuda for moved in (x.to("cuda"), x.to(0, torch.float64), x.cuda()))
+        assert x.type() == "torch.cuda.FloatTensor"
+        assert recorder.findings() == []
+        assert x.new_tensor([1.0]).is_cuda
+        assert not x.cpu().is_cuda
+        assert not x.to("cpu").is_cuda
+    counts = {each.event.api: each.count for each in recorder.findings()}
+    assert counts == {"Tensor.new_tensor": 1, "Tensor.cpu": 1, "Tensor.to": 1}
 
 
 def test_a_function_stored_away_is_refused() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from syncfree.detector.tier0.recording import quiet, record
 from syncfree.detector.tier0.replacing import Replacements
@@ -40,14 +41,31 @@ _READS = (
 def install(replace: Replacements) -> None:
     """Replaces methods of `torch.Tensor`."""
     for name, api in _READS:
-        replace.wrap(torch.Tensor, name, partial(_reading, api))
+        replace.wrap(torch.Tensor, name, partial(_innermost, partial(_reading, api)))
     for name in ("new_tensor", "new_empty", "new_zeros", "new_ones", "new_full"):
-        replace.wrap(torch.Tensor, name, _new_of)
-    replace.wrap(torch.Tensor, "new", _legacy_new)
+        replace.wrap(torch.Tensor, name, partial(_innermost, _new_of))
+    replace.wrap(torch.Tensor, "new", partial(_innermost, _legacy_new))
     for name, make in _METHODS.items():
-        replace.wrap(torch.Tensor, name, make)
+        replace.wrap(torch.Tensor, name, partial(_innermost, make))
     for name, answer in _PROPERTIES.items():
         replace.wrap(torch.Tensor, name, partial(_property, answer))
+
+
+def _innermost(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]], old: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Function modes (a default device is one) and subclasses get a call first, as always.
+
+    They hand it back by the method's name, which is ours: it must not be judged twice.
+    """
+    new = make(old)
+
+    @wraps(old)
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        first = torch._C._has_torch_function_unary(self) and not is_lazy(self)
+        return (old if first else new)(self, *args, **kwargs)
+
+    return method
 
 
 def _property(answer: Any, old: Any) -> property:
@@ -79,7 +97,7 @@ def _warn_of_gradient() -> None:
     # Torch's own warning would name the line of the wrapper that calls it, and comes but once.
     if torch.is_warn_always_enabled() or not _said_of_gradient:
         _said_of_gradient.append(True)
-        warnings.warn(_OF_GRADIENT, UserWarning, stacklevel=3)
+        warnings.warn(_OF_GRADIENT, UserWarning, stacklevel=4)
 
 
 def _new_of(old: Callable[..., Any]) -> Callable[..., Any]:
