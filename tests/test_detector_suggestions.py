@@ -25,6 +25,8 @@ from syncfree.detector.suggestions import suggest
         ({"api": "Tensor.__float__", "source": "writer.add_scalar('a', float(x))"}, "deferred"),
         ({"api": "Tensor.tolist", "source": "logger.info(x.tolist())"}, "deferred"),
         ({"api": "aten::masked_select", "source": "x[mask].mean()"}, "torch.where(mask, x, 0)"),
+        ({"api": "aten::masked_fill_", "source": "x.masked_fill_(m, y)"}, "where(mask, value"),
+        ({"api": "aten::segment_reduce"}, "unsafe=True"),
         ({"api": "aten::nonzero", "source": "i = x.nonzero()"}, "nonzero_static"),
         ({"api": "aten::unique_dim", "source": "x.unique()"}, "scatter_add_"),
         ({"api": "aten::_unique2", "source": "x.unique()"}, "scatter_add_"),

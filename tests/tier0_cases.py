@@ -109,6 +109,9 @@ def shapes_from_values() -> None:
     torch.cumsum(y, 0)
     torch.zeros(3, device=DEVICE).scatter_add(0, y, x)
     torch.zeros(3, device=DEVICE).index_add(0, y, x)
+    lengths = torch.full((2,), 3, device=DEVICE)
+    torch.segment_reduce(x, "sum", lengths=lengths)  # sync: aten::segment_reduce
+    torch.segment_reduce(x, "sum", lengths=lengths, unsafe=True)
 
 
 def indexing() -> None:
@@ -120,7 +123,12 @@ def indexing() -> None:
     x[mask] = torch.tensor(0.5, device=DEVICE)  # sync: aten::index_put_  # conditional: torch.tensor
     x[mask] += 1  # sync: aten::index  # sync: aten::index_put_
     x.masked_fill_(mask, 0.5)
-    x.masked_fill(mask, x[0])
+    x.masked_fill(mask, x[0])  # sync: aten::masked_fill
+    x.masked_fill_(mask, value=x[0])  # sync: aten::masked_fill_
+    x.masked_fill(mask, torch.tensor(0.5))
+    x.index_fill(0, labels(), x[0])  # sync: aten::index_fill
+    x.index_fill_(0, labels(), value=x[0])  # sync: aten::index_fill_
+    x.index_fill_(0, labels(), 0.5)
     x.masked_scatter(mask, x)
     x[labels()]
     x[labels()] = 0.5

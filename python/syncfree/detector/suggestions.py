@@ -32,6 +32,11 @@ MASK = (
     "assignments `x.masked_fill_(mask, value)`; with a known bound `torch.nonzero_static(mask, "
     "size=n)`."
 )
+FILL = (
+    "torch reads the value back to fill with it. `torch.where(mask, value, x)` takes it from the "
+    "GPU, and so does `x[index] = value` in the place of `index_fill`."
+)
+SEGMENTS = "Pass `unsafe=True` to segment_reduce, so that it does not check the lengths."
 NONZERO = (
     "The number of results decides a shape. Keep the mask and use `torch.where(mask, a, b)`, or, "
     "with a known bound, `torch.nonzero_static(x, size=n)`."
@@ -118,6 +123,8 @@ _BY_NAME = [
     (r"repeat_interleave", REPEAT),
     (r"one_hot", ONE_HOT),
     (r"unique", UNIQUE),
+    (r"masked_fill|index_fill", FILL),
+    (r"segment_reduce", SEGMENTS),
     (r"masked_select|boolean|bool.*index|mask.*index", MASK),
     (r"(?<!is_)nonzero|argwhere", NONZERO),
     (r"clip_grad", CLIP),

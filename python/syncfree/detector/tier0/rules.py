@@ -53,6 +53,17 @@ def _repeats_unknown(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return kwargs.get("output_size") is None
 
 
+def _fills_with_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """`masked_fill(mask, value)` and `index_fill(dim, index, value)`: the value stands last."""
+    value = kwargs.get("value", args[-1])
+    return isinstance(value, Tensor) and on_device(value)
+
+
+def _checks_lengths(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    lengths = kwargs.get("lengths")
+    return lengths is not None and on_device(lengths) and not kwargs.get("unsafe", False)
+
+
 def _finds_range(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     low, high = _argument(args, kwargs, 2, "min"), _argument(args, kwargs, 3, "max")
     return (low or 0) == (high or 0)
@@ -87,6 +98,11 @@ RULES: dict[str, tuple[str, Rule]] = {
     "aten::nonzero": (_SHAPE, _always),
     "aten::argwhere": (_SHAPE, _always),
     "aten::masked_select": (_SHAPE, _always),
+    "aten::masked_fill": (_VALUE, _fills_with_tensor),
+    "aten::masked_fill_": (_VALUE, _fills_with_tensor),
+    "aten::index_fill": (_VALUE, _fills_with_tensor),
+    "aten::index_fill_": (_VALUE, _fills_with_tensor),
+    "aten::segment_reduce": (_CHECK, _checks_lengths),
     "aten::masked_scatter_backward": (_SHAPE, _always),
     "aten::index": (_SHAPE, _reads_mask),
     "aten::index_put": (_SHAPE, _writes_through_mask),
