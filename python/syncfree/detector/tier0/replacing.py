@@ -45,6 +45,10 @@ class Replacements:
         if old is not None:
             self.put(owner, name, make(old))
 
+    def original(self, function: Any) -> Any:
+        """What a function of ours stands for; any other is itself."""
+        return self._old_of.get(id(function), (None, function))[1]
+
     def spread(self) -> None:
         """Replaces what other modules imported by name."""
         _exchange(self._new_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ def install(replace: Replacements) -> None:
     replace.put(torch, "Stream", streams.Stream)
     replace.put(torch, "Event", streams.Event)
     replace.wrap(torch, "compile", _eager)
+    replace.wrap(torch.jit._builtins, "_find_builtin", partial(_scripting, replace))
     replace.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _host_profiler)
 
 
@@ -53,6 +54,16 @@ def _eager(old: Callable[..., Any]) -> Callable[..., Any]:
         return old(model, **options)
 
     return compile_
+
+
+def _scripting(replace: Replacements, old: Callable[..., Any]) -> Callable[..., Any]:
+    """TorchScript knows torch's functions by identity, and would compile ours."""
+
+    @wraps(old)
+    def find_builtin(fn: Any) -> Any:
+        return old(replace.original(fn))
+
+    return find_builtin
 
 
 def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
