@@ -16,6 +16,7 @@ import torch
 import torch.distributed
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -197,6 +198,42 @@ def test_calls_that_come_back_by_name_are_judged_once(
         assert not x.to("cpu").is_cuda
     counts = {each.event.api: each.count for each in recorder.findings()}
     assert counts == {"Tensor.new_tensor": 1, "Tensor.cpu": 1, "Tensor.to": 1}
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_flex_attention(with_gradient: bool) -> None:
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    recorder = Recorder()
+    with Tier0(recorder):
+        q = torch.rand(1, 2, 8, 16, device="cuda", requires_grad=with_gradient)
+        plain = flex.flex_attention(q, q, q)
+        twice = flex.flex_attention(q, q, q, score_mod=lambda score, *_: score * 2)
+        causal = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 8, 8, device="cuda")
+        masked = flex.flex_attention(q, q, q, block_mask=causal)
+        assert all(each.is_cuda for each in (plain, twice, masked))
+        torch.testing.assert_close(plain, F.scaled_dot_product_attention(q, q, q))
+        if with_gradient:
+            (plain + twice + masked).sum().backward()
+            assert q.grad is not None
+            assert q.grad.is_cuda
+
+
+def test_fake_tensors_stay_fake() -> None:
+    with Tier0(Recorder()), FakeTensorMode():
+        x = torch.ones(2, 2, device="cuda")
+        assert isinstance(x @ x * 2, FakeTensor)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_torchscript_knows_the_functions_that_are_replaced() -> None:
+    def scripted(x: Tensor) -> Tensor:
+        return x + torch.zeros(2) + torch.full((2,), 3.0)
+
+    with Tier0(Recorder()):
+        compiled = torch.jit.script(scripted)
+        assert compiled(torch.ones(2, device="cuda")).is_cuda
+    assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
 
 
 def test_a_function_stored_away_is_refused() -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from syncfree.detector.tier0.recording import record, see, thread
 from syncfree.detector.tier0.residence import Place, place_of, put, same_memory
@@ -77,19 +79,26 @@ class FollowMarks(TorchDispatchMode):
         # Saves a fifth of the time: nothing is compiled while this mode is in use.
         return False
 
+    # As flex_attention is one.
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: OpOverload | HigherOrderOperator,
         types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Runs one operation."""
+        if isinstance(func, HigherOrderOperator):
+            return _run_whole(func, args, kwargs or {})
+        if any(issubclass(kind, FakeTensor) for kind in types):
+            return func(*args, **kwargs or {})  # they have no memory
         if any(kind.__torch_dispatch__ is not _PLAIN for kind in types):  # type: ignore[attr-defined]
-            # A subclass that dispatches itself (nested, distributed, fake): its own operations
+            # A subclass that dispatches itself (nested, distributed): its own operations
             # come back here one by one.
             return NotImplemented
         options = kwargs or {}
@@ -115,6 +124,17 @@ class FollowMarks(TorchDispatchMode):
             made = result[:-1] if operation.name in _LENGTHS_LAST else result
             _put_all(made, Place.DEVICE, unless_memory_of=on_host)
         return result
+
+
+def _run_whole(function: HigherOrderOperator, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What runs inside is followed no further: compiled, it would be one kernel."""
+    result = function(*args, **kwargs)
+    given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    if any(place_of(tensor) is Place.DEVICE for tensor in given):
+        see()
+        on_host = [tensor for tensor in given if place_of(tensor) is not Place.DEVICE]
+        _put_all(tree_leaves(result), Place.DEVICE, unless_memory_of=on_host)
+    return result
 
 
 def _adopt(written: Iterable[Any]) -> None:

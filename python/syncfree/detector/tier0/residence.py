@@ -63,7 +63,8 @@ def put(tensor: Tensor, place: Place | None) -> None:
         except (NotImplementedError, RuntimeError):
             pass  # sparse
     for storage in _storages(tensor):
-        setattr(storage, _NAME, place)
+        if storage.device.type != "meta":  # that of a fake tensor, which is anywhere
+            setattr(storage, _NAME, place)
 
 
 def put_storage(storage: Any, place: Place | None) -> None:
