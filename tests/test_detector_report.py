@@ -111,6 +111,7 @@ def test_json_is_as_documented(report: Report, train: str) -> None:
         "op_stack": ["aten::_local_scalar_dense", "aten::item"],
         "forward": {"file": train, "line": 3, "function": "step"},
         "library": "libtorch_cuda.so",
+        "reader": None,
         "one_time": False,
         "ranks": [],
         "proof": "",

@@ -92,6 +92,51 @@ from syncfree.detector.suggestions import suggest
             "torch's allocator",
         ),
         ({"api": "cuCtxSynchronize", "source": "torch.cuda.empty_cache()"}, "torch's allocator"),
+        (
+            {
+                "api": "Tensor.__bool__",
+                "source": "policy = Categorical(logits=scores)",
+                "reader": "/torch/distributions/distribution.py:Distribution.__init__",
+            },
+            "validate_args=False",
+        ),
+        (
+            {
+                "api": "Tensor.__bool__",
+                "source": "y = self.encoder(x, mask=self.mask)",
+                "reader": "/torch/nn/modules/transformer.py:_detect_is_causal_mask",
+            },
+            "is_causal=True",
+        ),
+        (
+            {
+                "api": "Tensor.item",
+                "source": "self._scale_and_step(loss)",
+                "reader": "/torch/amp/grad_scaler.py:GradScaler._maybe_opt_step",
+            },
+            "fused=True",
+        ),
+        (
+            {
+                "api": "Tensor.__float__",
+                "source": "schedule.step(loss)",
+                "reader": "/torch/optim/lr_scheduler.py:ReduceLROnPlateau.step",
+            },
+            "torch needs the value on the host itself",
+        ),
+        (
+            {
+                "api": "Tensor.item",
+                "source": "scaler.step(o); n = loss.item()",
+                "reader": "/torch/amp/grad_scaler.py:GradScaler._maybe_opt_step",
+            },
+            "0-d tensor",
+        ),
+        ({"api": "aten::_nested_tensor_from_mask", "reader": "x.py:y"}, "enable_nested_tensor"),
+        (
+            {"api": "aten::index", "source": "x[chosen]", "direction": "h2d"},
+            "The index is on the host",
+        ),
         ({"api": "clip_grad_norm_"}, "error_if_nonfinite"),
         ({"api": "cuMemFree_v2"}, "empty_cache"),
         ({"api": "ncclBarrier"}, "barrier"),

@@ -213,6 +213,18 @@ def test_compiled_models_run_eagerly(recorder: Recorder) -> None:
     assert all(name.startswith("_orig_mod.") for name in model.state_dict())
 
 
+def test_what_torch_reads_for_itself_is_named(recorder: Recorder) -> None:
+    scores = torch.ones(2, 3, device="cuda")
+    torch.distributions.Categorical(logits=scores, validate_args=True)
+    scores.unique()
+    checked, counted = waits(recorder)
+    assert checked.event.reader is not None
+    assert checked.event.reader.function.endswith("__init__")
+    assert checked.event.reader.file.endswith("distribution.py")
+    assert "validate_args=False" in checked.suggestion
+    assert counted.event.reader is None
+
+
 def test_numbers_are_those_of_the_cpu(recorder: Recorder) -> None:
     def steps(device: str) -> Tensor:
         torch.manual_seed(3)

@@ -66,6 +66,7 @@ class Event:
         one_time: First occurrence of lazy loading or allocator growth.
         outlasted_gpu: Of a GPU that was busy when the call began, whether it was done when the call
             returned; ``None`` if it was not known to be busy.
+        reader: The function of torch's own Python code that waits, called at the innermost line.
     """
 
     api: str
@@ -81,6 +82,7 @@ class Event:
     library: str | None = None
     one_time: bool = False
     outlasted_gpu: bool | None = None
+    reader: Frame | None = None
 
     @property
     def caller(self) -> Frame | None:
@@ -220,6 +222,9 @@ class Recorder:
                 op_stack=each.event.op_stack,
                 direction=each.event.direction,
                 host_memory=each.event.host_memory,
+                reader=f"{each.event.reader.file}:{each.event.reader.function}"
+                if each.event.reader
+                else "",
             )
         return by_cost(found)
 

@@ -211,6 +211,7 @@ def finding_as_json(finding: Finding) -> dict[str, Any]:
         "op_stack": list(event.op_stack),
         "forward": None if event.forward is None else _frame_as_json(event.forward),
         "library": event.library,
+        "reader": None if event.reader is None else _caller_as_json(event.reader),
         "one_time": event.one_time,
         "ranks": list(finding.ranks),
         "proof": finding.proof,
@@ -271,6 +272,7 @@ def check_version(version: Any, document: str = "the document") -> None:
 
 
 def _finding_from_json(values: Mapping[str, Any]) -> Finding:
+    reader = values.get("reader")
     event = Event(
         api=values["api"],
         verdict=Verdict(values["verdict"]),
@@ -284,6 +286,7 @@ def _finding_from_json(values: Mapping[str, Any]) -> Finding:
         forward=None if values["forward"] is None else Frame(**values["forward"]),
         library=values["library"],
         one_time=values.get("one_time", False),
+        reader=reader and Frame(reader["file"], reader["line"], reader["function"]),
     )
     return Finding(
         event,

@@ -93,6 +93,26 @@ SCALER = (
     "GradScaler asks the device whether gradients were infinite. An optimizer with `fused=True` "
     "decides on the device; bfloat16 needs no scaler."
 )
+DISTRIBUTION = (
+    "torch.distributions checks values on the host. Pass `validate_args=False`, or say "
+    "`torch.distributions.Distribution.set_default_validate_args(False)` once."
+)
+CAUSAL = (
+    "Without `is_causal=` torch compares the mask with a causal one on the host: pass "
+    "`is_causal=True` or `False` along with the mask (`tgt_is_causal=` of a decoder)."
+)
+PADDING = (
+    "An encoder in evaluation packs what is not padded. Make it with `enable_nested_tensor=False`."
+)
+READER = (
+    "torch needs the value on the host itself here. Look for an option that spares it, or call it "
+    "more rarely; what only shows the result can wait for it. If it is meant: `# sync-ok: reason`."
+)
+INDEX = (
+    "The index is on the host, and every use copies it. Make it on the device, as in "
+    "`torch.randperm(n, device=x.device)`, or copy it there once: "
+    "`index.pin_memory().to(device, non_blocking=True)`."
+)
 ALLOCATOR = (
     "Freeing or reserving device memory may wait for all of it. Take `torch.cuda.empty_cache()` "
     "out of the loop; let torch's allocator keep the memory."
@@ -117,12 +137,22 @@ OTHER = (
 
 _IMAGE_METRICS = re.compile(r"torchmetrics[\\/](functional[\\/])?image[\\/](psnr|ssim)\.py$")
 
+# Where torch waits in Python code of its own, nothing that the line says is read.
+_BY_READER = [
+    (r"[\\/]distributions[\\/]", DISTRIBUTION),
+    (r"_detect_is_causal_mask", CAUSAL),
+    (r"grad_scaler\.py", SCALER),
+    (r"clip_grad", CLIP),
+    (r"", READER),
+]
+
 # The first pattern that is found in an operator or api decides. What is most specific stands first.
 _BY_NAME = [
     (r"bincount|histc", BINCOUNT),
     (r"repeat_interleave", REPEAT),
     (r"one_hot", ONE_HOT),
     (r"unique", UNIQUE),
+    (r"_nested_tensor_from_mask", PADDING),
     (r"masked_fill|index_fill", FILL),
     (r"segment_reduce", SEGMENTS),
     (r"masked_select|boolean|bool.*index|mask.*index", MASK),
@@ -182,6 +212,7 @@ def suggest(
     op_stack: Sequence[str] = (),
     direction: str | None = None,
     host_memory: str | None = None,
+    reader: str = "",
 ) -> str:
     """What to write instead, in a sentence or two.
 
@@ -192,6 +223,7 @@ def suggest(
         op_stack: Operators of torch, innermost first.
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
+        reader: The function of torch's own Python code that waits, behind its file.
 
     Example:
         >>> from syncfree.detector.suggestions import suggest
@@ -202,12 +234,14 @@ def suggest(
     source = _COMMENT.sub("", source)
     known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _inside_torch(names, source)
     known = known or _by_name(names, direction)
+    if reader and known not in (PADDING, IMAGE_METRIC) and not _reads_as_well(api, source):
+        known = next(text for pattern, text in _BY_READER if re.search(pattern, reader))
     if known is not None:
         return known
     if any(_READS.search(name) for name in names):
         return _of_a_read(source)
     if direction == "h2d":
-        return _of_an_upload(source, host_memory)
+        return _of_an_upload(names, source, host_memory)
     if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
         return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
@@ -216,7 +250,16 @@ def suggest(
     return _by_source(api, source)
 
 
-def _of_an_upload(source: str, host_memory: str | None) -> str:
+def _reads_as_well(api: str, source: str) -> bool:
+    """Whether the line itself may have read in the same way."""
+    name = api.rpartition(".")[2].strip("_")
+    branches = name == "bool" and _BRANCH.match(source)
+    return bool(branches or re.search(rf"\b{re.escape(name)}\(", source))
+
+
+def _of_an_upload(names: Sequence[str], source: str, host_memory: str | None) -> str:
+    if any(_INDEXING.match(name) for name in names):
+        return INDEX
     if _NEW_TENSOR.search(source):
         return NEW_TENSOR
     return NON_BLOCKING if host_memory == "pinned" else UPLOAD

@@ -118,6 +118,9 @@ def details(finding: Finding) -> list[str]:
         lines.append(f"backward of {forward}: {forward.source}")
     if finding.event.op_stack not in ((), (finding.event.api,)):
         lines.append(f"inside of {' < '.join(finding.event.op_stack)}")
+    reader = finding.event.reader
+    if reader is not None:
+        lines.append(f"inside of torch: {reader} in {reader.function}: {reader.source}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
     if finding.event.one_time:

@@ -20,7 +20,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from syncfree.detector.findings import Event, Recorder, Verdict
 from syncfree.detector.operators import operators_here
 from syncfree.detector.patching import Patch
-from syncfree.detector.stack import stack_here, stack_of, stack_of_error
+from syncfree.detector.stack import reader_here, stack_here, stack_of, stack_of_error
 from syncfree.detector.stderr_lines import MESSAGE, StderrWatch
 
 # What torch says once when the mode is set.
@@ -92,7 +92,15 @@ class Tier2:
         # is what runs around it, such as a node of autograd that is written in Python.
         op_stack, forward = operators_here()
         self._recorder.record(
-            Event(_API, Verdict.SYNC, _WHY, stack_here(), op_stack=op_stack, forward=forward)
+            Event(
+                _API,
+                Verdict.SYNC,
+                _WHY,
+                stack_here(),
+                op_stack=op_stack,
+                forward=forward,
+                reader=reader_here(),
+            )
         )
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from syncfree.detector.findings import Event, Frame, Recorder, Verdict
 from syncfree.detector.operators import operators_here
-from syncfree.detector.stack import stack_here
+from syncfree.detector.stack import reader_here, stack_here
 
 _recorders: list[Recorder] = []
 
@@ -75,6 +75,7 @@ def record(
         host_memory=host_memory,
         op_stack=operators or ((op,) if op else ()),
         forward=forward or forward_here,
+        reader=None if direction == "h2d" else reader_here(),
     )
     for recorder in tuple(_recorders):
         recorder.record(event)
