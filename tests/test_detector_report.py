@@ -330,3 +330,13 @@ def test_what_judged_nothing_says_so_unless_a_part_did() -> None:
 def test_joining_stretches_of_a_run(train: str) -> None:
     joined = join(make_report(make_event(train)), make_report(make_event(train), seconds=2.0))
     assert (joined.count, joined.seconds, joined.findings[0].ranks) == (2, 3.0, ())
+
+
+def test_a_statement_of_several_lines(tmp_path: Path) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(
+        "for step in range(\n    9\n):\n    print(\n        step,\n        loss.item(),\n    )\n"
+    )
+    assert Frame(str(file), 6, "<module>").statement == "print( step, loss.item(), )"
+    assert Frame(str(file), 2, "<module>").statement == "for step in range( 9 ):"
+    assert Frame(str(tmp_path / "gone.py"), 2, "<module>").statement == ""

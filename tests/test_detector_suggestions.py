@@ -21,6 +21,19 @@ from syncfree.detector.suggestions import suggest
         ),
         ({"api": "Tensor.item", "source": "if loss.item() > 3:"}, "torch.where(condition"),
         ({"api": "Tensor.item", "source": "x = loss.item() * 2"}, "0-d tensor"),
+        (
+            {
+                "api": "Tensor.item",
+                "source": "step, loss.item()))",
+                "statement": "print('{} {:.3f}'.format( step, loss.item()))",
+            },
+            "append `tensor.detach()`",
+        ),
+        (
+            {"api": "Tensor.item", "source": "n = x.item() if torch.is_tensor(x) else x"},
+            "0-d tensor",
+        ),
+        ({"api": "Tensor.item", "source": "n = 1 if x.item() > 2 else 3"}, "torch.where"),
         ({"api": "Tensor.__bool__", "source": "if mask.any():"}, "torch.where(condition"),
         ({"api": "Tensor.__float__", "source": "writer.add_scalar('a', float(x))"}, "deferred"),
         ({"api": "Tensor.tolist", "source": "logger.info(x.tolist())"}, "deferred"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from syncfree.detector.places import in_standard_library, installed_name
 from syncfree.detector.suggestions import suggest
@@ -36,8 +38,35 @@ class Frame:
         """The line's text without indentation; empty where the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
+    @property
+    def statement(self) -> str:
+        """The text of the whole statement in one line, without what is indented below it."""
+        return _statement(self.file, self.line, self.source)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+@lru_cache(maxsize=1024)
+def _statement(file: str, line: int, source: str) -> str:
+    lines = linecache.getlines(file)
+    around = [(first, last) for first, last in _statements("".join(lines)) if first <= line <= last]
+    first, last = max(around, default=(line, line))
+    return " ".join(each.strip() for each in lines[first - 1 : last]) or source
+
+
+@lru_cache(maxsize=16)
+def _statements(text: str) -> list[tuple[int, int]]:
+    """First and last line of each statement; of one with a body, as of `if`, its head."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    except (SyntaxError, ValueError):
+        return []
+    bodies = [getattr(node, "body", None) for node in nodes]
+    return [
+        (node.lineno, max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or 0)
+        for node, body in zip(nodes, bodies, strict=True)
+    ]
 
 
 FORWARD_NOT_KEPT = Frame("<forward line not kept>", 0, "<unknown>")
@@ -218,6 +247,7 @@ class Recorder:
             each.suggestion = suggest(
                 api=each.event.api,
                 source=_advised_line(each).source,
+                statement=_advised_line(each).statement,
                 file=each.file,
                 op_stack=each.event.op_stack,
                 direction=each.event.direction,

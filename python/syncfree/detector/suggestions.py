@@ -8,10 +8,11 @@ from collections.abc import Sequence
 _DEFERRED = "`syncfree.deferred(tensor)`"
 
 _LOGGING = re.compile(
-    r"\bprint\(|\blog(ger|ging)?\b|\blog_|\.log\(|add_scalar|wandb|mlflow|set_postfix|"
+    r"\bprint\(|\blog(s|ger|ging)?\b|\blog_|\.log\(|add_scalar|wandb|mlflow|set_postfix|"
     r"set_description|tqdm|writer\.|\.append\(|\bf['\"]",
     re.IGNORECASE,
 )
+_CONDITION = re.compile(r"\bif\b(.+)\belse\b")
 _BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.+\belse\b|\b(and|or|not)\b")
 
 LOGGED = (
@@ -213,6 +214,7 @@ def suggest(
     direction: str | None = None,
     host_memory: str | None = None,
     reader: str = "",
+    statement: str = "",
 ) -> str:
     """What to write instead, in a sentence or two.
 
@@ -224,6 +226,7 @@ def suggest(
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
         reader: The function of torch's own Python code that waits, behind its file.
+        statement: The whole statement, where it has several lines.
 
     Example:
         >>> from syncfree.detector.suggestions import suggest
@@ -239,14 +242,15 @@ def suggest(
     if known is not None:
         return known
     if any(_READS.search(name) for name in names):
-        return _of_a_read(source)
+        return _of_a_read(source, statement)
     if direction == "h2d":
         return _of_an_upload(names, source, host_memory)
     if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
         return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
         # The driver's copy of a scalar read is told from others by what was written.
-        return _of_a_read(source) if re.search(r"\.item\(|\.tolist\(", source) else READ_BACK
+        reads = re.search(r"\.item\(|\.tolist\(", source)
+        return _of_a_read(source, statement) if reads else READ_BACK
     return _by_source(api, source)
 
 
@@ -285,9 +289,13 @@ def _by_name(names: Sequence[str], direction: str | None) -> str | None:
     return None
 
 
-def _of_a_read(source: str) -> str:
-    if _LOGGING.search(source):
+def _of_a_read(source: str, statement: str = "") -> str:
+    if _LOGGING.search(source) or _LOGGING.search(_COMMENT.sub("", statement)):
         return LOGGED
+    condition = _CONDITION.search(source)
+    if condition is not None and not _READS_ITSELF.search(condition[1]):
+        # `x.item() if torch.is_tensor(x) else x`: the choice is made without the value.
+        source = source[: condition.start()] + source[condition.end() :]
     return BRANCH if _BRANCH.search(source) else SCALAR
 
 
