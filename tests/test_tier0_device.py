@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from syncfree.detector.findings import Recorder
 from syncfree.detector.tier0 import Tier0
@@ -161,3 +163,25 @@ def test_questions_about_the_device() -> None:
         with torch.cuda.nvtx.range("step"), torch.cuda.device(0):
             pass
         assert not hasattr(torch._C, "_cuda_no_such_thing")
+
+
+@pytest.mark.parametrize("kind", ["EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "FLASH_ATTENTION"])
+def test_attention_with_kernels_that_only_a_gpu_has(kind: str) -> None:
+    with Tier0(Recorder()):
+        q = torch.rand(1, 2, 8, 16, device="cuda", requires_grad=True)
+        with sdpa_kernel(getattr(SDPBackend, kind)):
+            chosen = F.scaled_dot_product_attention(q, q, q)
+            assert not torch.backends.cuda.math_sdp_enabled()
+        torch.testing.assert_close(chosen, F.scaled_dot_product_attention(q, q, q))
+        chosen.sum().backward()
+        assert q.grad is not None
+        assert q.grad.is_cuda
+
+
+def test_profilers_look_for_no_kernels(capfd: pytest.CaptureFixture[str]) -> None:
+    with Tier0(Recorder()):
+        x = torch.ones(2, 2, device="cuda")
+        with torch.autograd.profiler.profile(use_device="cuda") as trace:
+            x @ x
+        assert "aten::mm" in trace.key_averages().table()
+    assert "Failed to record CUDA event" not in capfd.readouterr().err

@@ -55,6 +55,7 @@ def install(replace: Replacements) -> None:
         replace.wrap(torch, name, _checked_on_host_only)
         replace.wrap(torch.Tensor, name, _checked_on_host_only)
     replace.wrap(torch, "ctc_loss", _ctc_loss)
+    replace.wrap(torch.nn.functional, "scaled_dot_product_attention", _attention)
     replace.wrap(torch, "set_default_tensor_type", _default_type)
     replace.put(torch, "Generator", _Generator)
     replace.wrap(torch._C, "_group_tensors_by_device_and_dtype", _grouping)
@@ -236,6 +237,22 @@ def _ctc_loss(old: Callable[..., Any]) -> Callable[..., Any]:
         return old(log_probs, targets, *lengths, **kwargs)
 
     return ctc_loss
+
+
+def _attention(old: Callable[..., Any]) -> Callable[..., Any]:
+    """The CPU has two of a GPU's kernels: where the program chose others alone, the plain one."""
+
+    @wraps(old)
+    def attention(query: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not on_device(query) or torch.backends.cuda.math_sdp_enabled():
+            return old(query, *args, **kwargs)
+        torch.backends.cuda.enable_math_sdp(True)
+        try:
+            return old(query, *args, **kwargs)
+        finally:
+            torch.backends.cuda.enable_math_sdp(False)
+
+    return attention
 
 
 def _grouping(old: Callable[..., Any]) -> Callable[..., Any]:

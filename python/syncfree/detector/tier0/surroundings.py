@@ -35,6 +35,7 @@ def install(replace: Replacements) -> None:
     replace.wrap(torch, "compile", _eager)
     replace.wrap(torch.jit._builtins, "_find_builtin", partial(_scripting, replace))
     replace.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _host_profiler)
+    replace.wrap(torch.autograd.profiler.profile, "__init__", _host_trace)
 
 
 def _device_module(old: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +75,16 @@ def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
         old(self, *args, **kwargs)
         self.activities.discard(torch.profiler.ProfilerActivity.CUDA)
         self.use_device = None
+
+    return init
+
+
+def _host_trace(old: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_host_profiler`; asked for events of a GPU, it would fail at every operation."""
+
+    @wraps(old)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        old(self, *args, **{**kwargs, "use_cuda": False, "use_device": None})
 
     return init
 
