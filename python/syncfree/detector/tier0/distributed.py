@@ -8,7 +8,10 @@ from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
+import torch
 import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
 
 from syncfree.detector.tier0.recording import record
 from syncfree.detector.tier0.replacing import Replacements
@@ -31,6 +34,7 @@ def install(replace: Replacements) -> None:
     replace.wrap(core, "barrier", partial(_barrier, groups))
     replace.put(core, "is_nccl_available", lambda: True)
     replace.wrap(core, "_get_object_coll_device", partial(_object_device, groups))
+    replace.put(torch.nn.modules.batchnorm, "sync_batch_norm", _LocalStatistics)
 
 
 def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
@@ -74,3 +78,26 @@ def _object_device(groups: _Groups, old: Callable[..., Any]) -> Callable[..., An
         return "cuda" if groups.stand_in else old(group)
 
     return device
+
+
+class _LocalStatistics:
+    """SyncBatchNorm of several ranks, whose kernels the CPU lacks: each normalizes by its own."""
+
+    @staticmethod
+    def apply(
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor | None,
+        variance: Tensor | None,
+        eps: float,
+        momentum: float,
+        *_: Any,
+    ) -> Tensor:
+        for _of in ("counts", "means", "deviations"):
+            record(
+                "aten::index",
+                "The ranks without samples are left out, so the host has to wait for their count.",
+                op="aten::index",
+            )
+        return F.batch_norm(x, mean, variance, weight, bias, True, momentum, eps)
