@@ -131,6 +131,14 @@ from syncfree.detector.suggestions import suggest
         ),
         (
             {
+                "api": "Tensor.item",
+                "source": "kept = scaler.state_dict()",
+                "reader": "/torch/amp/grad_scaler.py:GradScaler.get_scale",
+            },
+            "torch needs the value on the host itself",
+        ),
+        (
+            {
                 "api": "Tensor.__float__",
                 "source": "schedule.step(loss)",
                 "reader": "/torch/optim/lr_scheduler.py:ReduceLROnPlateau.step",

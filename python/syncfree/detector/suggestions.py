@@ -142,7 +142,7 @@ _IMAGE_METRICS = re.compile(r"torchmetrics[\\/](functional[\\/])?image[\\/](psnr
 _BY_READER = [
     (r"[\\/]distributions[\\/]", DISTRIBUTION),
     (r"_detect_is_causal_mask", CAUSAL),
-    (r"grad_scaler\.py", SCALER),
+    (r"grad_scaler\.py:(?!.*get_scale)", SCALER),
     (r"clip_grad", CLIP),
     (r"", READER),
 ]
