@@ -138,6 +138,33 @@ class Doubled(sf.MulticlassAccuracy):
         super()._update_state(2 * tp, fp, tn, fn)
 
 
+class Losses(sf.MulticlassAccuracy):
+    """States of its own, which take the dtype and the shape of what is added."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(5, **options)
+        self.add_state("highest", torch.tensor(0), "sum")
+        self.add_state("of_classes", torch.tensor(0.0), "sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        super().update(preds, target)
+        self.highest = self.highest + preds.max()
+        self.of_classes = self.of_classes + preds.double().sum(0)
+
+
+@pytest.mark.parametrize("options", [{}, {"dist_sync_on_step": True}], ids=str)
+def test_states_of_subclasses_grow_in_dtype_and_shape(options: dict, device: str) -> None:
+    metric = Losses(**options).to(device)
+    for _ in range(2):
+        scores = torch.rand(3, 8, 5, device=device)
+        for batch in scores:
+            metric(batch, torch.randint(0, 5, (8,), device=device))
+        highest = scores.amax((1, 2)).sum()
+        torch.testing.assert_close(metric.highest, highest)
+        torch.testing.assert_close(metric.of_classes, scores.double().sum((0, 1)))
+        metric.reset()
+
+
 def test_methods_of_subclasses_are_heeded(device: str) -> None:
     ((preds, target),) = batches(1, device)
     assert Wrapped(5, average="micro").to(device)(preds, target).item() == 1

@@ -17,6 +17,7 @@ from torchmetrics.utilities.data import (
 )
 
 from syncfree._compute_groups import all_reductions, all_states, is_usual, share
+from syncfree._states import can_take
 
 _REDUCTIONS = (dim_zero_sum, dim_zero_mean, dim_zero_max, dim_zero_min)
 
@@ -122,19 +123,10 @@ def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
             setattr(metric, name, torch.max(total, more))
         elif reduction is dim_zero_min:
             setattr(metric, name, torch.min(total, more))
-        elif _can_take(total, more):
+        elif can_take(total, more):
             sums.append(total)
             summands.append(more)
         else:
             setattr(metric, name, total + more)
     if sums:
         torch._foreach_add_(sums, summands)
-
-
-def _can_take(total: Tensor, more: Tensor) -> bool:
-    usable = (
-        is_dynamo_compiling()  # which cannot ask the following; our own updates do not ask either
-        or torch.is_inference_mode_enabled()
-        or not total.is_inference()
-    )
-    return usable and total.shape == more.shape and total.dtype == more.dtype

@@ -14,7 +14,7 @@ from torch.nn.modules import module as _hooks
 from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_zero_sum
 
-from syncfree._states import StatesInPlace, are_shared, is_capturing, settle
+from syncfree._states import StatesInPlace, are_shared, can_take, is_capturing, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 _call_impl = nn.Module._call_impl
@@ -186,10 +186,10 @@ class SyncFreeMetric(StatesInPlace):
                 count = self._update_count
                 mean = ((count - 1) * total + more).float() / count
                 self.__dict__[name] = settle(total, mean)
-            elif total.is_inference():
-                self.__dict__[name] = total + more
-            else:
+            elif can_take(total, more):
                 total.add_(more)
+            else:
+                self.__dict__[name] = total + more
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
         if not self._own_update:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.distributed import gather_all_tensors
@@ -252,6 +253,16 @@ def _can_hold(state: Tensor, default: Tensor) -> bool:
     usable = torch.is_inference_mode_enabled() or not state.is_inference()
     alike = state.shape == default.shape and state.dtype == default.dtype
     return usable and alike and 0 not in state.stride()
+
+
+def can_take(total: Tensor, more: Tensor) -> bool:
+    """Whether a batch's state can be added in place: not one of another shape or dtype."""
+    usable = (
+        is_dynamo_compiling()  # which cannot ask the following; our own updates do not ask either
+        or torch.is_inference_mode_enabled()
+        or not total.is_inference()
+    )
+    return usable and total.shape == more.shape and total.dtype == more.dtype
 
 
 def settle(old: Any, new: Any) -> Any:
