@@ -169,6 +169,10 @@ def test_merge_state(device: str) -> None:
     one.merge_state(two)
     torch.testing.assert_close(one.sum_squared_error, both.sum_squared_error)
     assert torch.equal(two.sum_squared_error, before)
+    # The range is no mean over updates, of which a new metric has none.
+    empty = PeakSignalNoiseRatio(1.0).to(device)
+    empty.merge_state(one)
+    torch.testing.assert_close(empty.compute(), both.compute())
 
 
 def test_without_torchmetrics_the_extra_is_named() -> None:

@@ -114,7 +114,7 @@ class StatesInPlace(Metric):
             default, held_elsewhere = self._default_of(name), self._is_held_elsewhere(name)
             state = attributes[name]
             if isinstance(state, list):
-                state.clear()
+                attributes[name] = []  # cleared, it would be so for whoever keeps it
             elif not held_elsewhere and _can_hold(state, default):
                 olds.append(state)
                 news.append(default)

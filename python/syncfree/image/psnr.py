@@ -169,6 +169,12 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         self.total.append(total.expand_as(squared_error))
         return value
 
+    def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
+        # TorchMetrics' mean over updates of the range is 0/0 where there were none.
+        data_range = self.data_range
+        super()._reduce_states(incoming_state)
+        self.data_range = data_range
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
