@@ -59,6 +59,12 @@ def test_presets_are_checked_too() -> None:
     assert SSIMLoss(preset="skimage", gaussian_kernel=False, kernel_size=7).options
     with pytest.raises(TypeError, match="no argument `preset`"):
         L1SSIMLoss(preset="wang")
+    with pytest.raises(ValueError, match="has no multi-scale SSIM"):
+        MSSSIMLoss(preset="skimage")
+    with pytest.raises(ValueError, match="sets the window"):
+        MSSSIMLoss(preset="wang", sigma=0.5)
+    with pytest.raises(ValueError, match="`normalize` to be left"):
+        MSSSIMLoss(preset="wang", normalize="simple")
 
 
 @pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss, SSIMLoss(), L1SSIMLoss()])

@@ -12,6 +12,7 @@ from torch import Tensor
 from cases import image_pair
 from gradient_reference import check, gradients, multiscale, similarity, true_gradients
 from ssim_reference import Window
+from syncfree.functional import multiscale_structural_similarity_index_measure
 from syncfree.losses import (
     L1SSIMLoss,
     MSSSIMLoss,
@@ -182,6 +183,21 @@ def test_options_reach_ms_ssim(device: str) -> None:
     got = ms_ssim_loss(*images, 2.0, gaussian_kernel=False, kernel_size=(3, 7), **options)
     want = multiscale(*images, window=window, data_range=2.0, **options)
     torch.testing.assert_close(got, 1 - want.mean())
+
+
+@pytest.mark.parametrize("preset", ["wang", "pytorch-msssim"])
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+def test_presets_reach_ms_ssim(preset: str, dtype: torch.dtype, device: str) -> None:
+    images = image_pair((2, 3, 40, 61), dtype, device)
+    loss = MSSSIMLoss(betas=BETAS, preset=preset)
+    value = multiscale_structural_similarity_index_measure(
+        *(x.double() for x in images), data_range=1.0, betas=BETAS, preset=preset
+    )
+    got = loss(*images)
+    assert got.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(got.double(), 1 - value, rtol=0, atol=1e-6)
+    assert all(x.any() for x in gradients(loss, *images))
+    assert f"preset={preset!r}" in repr(pickle.loads(pickle.dumps(loss)))
 
 
 def test_a_mask_of_ones_changes_nothing(device: str) -> None:

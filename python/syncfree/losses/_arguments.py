@@ -10,6 +10,7 @@ from torch import Tensor
 
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._options import check_ssim_options
+from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
 
 DataRange = float | tuple[float, float]
 
@@ -62,6 +63,12 @@ def check_options(
         options.get("k1", 0.01),
         options.get("k2", 0.03),
     )
+
+
+def window_of(options: SSIMOptions) -> Window:
+    """The window that the options ask for, to be judged beside a preset."""
+    given = {name: options.get(name, default) for name, default in DEFAULT_WINDOW._asdict().items()}
+    return Window(**given)
 
 
 def require_mask(mask: object, shape: Sequence[int]) -> None:

@@ -8,16 +8,20 @@ from torch import Tensor, nn
 
 from syncfree.functional.image import multiscale_structural_similarity_index_measure
 from syncfree.functional.image._options import check_betas, normalize_code
+from syncfree.functional.image._preset import check_ms_ssim_preset
 from syncfree.losses._arguments import (
     DataRange,
     SSIMOptions,
     check_options,
     require_floats,
     require_range,
+    window_of,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from syncfree.functional.image._preset import MsSsimPreset
 
 
 class MSSSIMOptions(SSIMOptions, total=False):
@@ -25,6 +29,7 @@ class MSSSIMOptions(SSIMOptions, total=False):
 
     betas: tuple[float, ...]
     normalize: Literal["relu", "simple"] | None
+    preset: MsSsimPreset
 
 
 def ms_ssim_loss(
@@ -48,8 +53,8 @@ def ms_ssim_loss(
         target: True images, same shape and device, any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             images are clamped at each scale; what is clamped gets no gradient from that scale.
-        **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas`` and
-            ``normalize`` of `multiscale_structural_similarity_index_measure`.
+        **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas``,
+            ``normalize`` and ``preset`` of `multiscale_structural_similarity_index_measure`.
 
     Returns:
         A scalar on the images' device, float64 for float64 ``preds``, else float32.
@@ -95,7 +100,8 @@ class MSSSIMLoss(nn.Module):
     Raises:
         TypeError: If an option is unknown or no number where one is expected, or ``data_range`` is
             neither a number nor a tuple of two.
-        ValueError: If an option is out of range.
+        ValueError: If an option is out of range, or ``preset`` does not go with the window or with
+            ``normalize``.
 
     Example:
         >>> import torch
@@ -111,6 +117,9 @@ class MSSSIMLoss(nn.Module):
         check_options(type(self).__name__, data_range, options, MSSSIMOptions.__optional_keys__)
         check_betas(options.get("betas", ()))
         normalize_code(options.get("normalize"))
+        preset = options.get("preset", "torchmetrics")
+        if preset != "torchmetrics":
+            check_ms_ssim_preset(preset, window_of(options), options.get("normalize", "relu"))
         self.data_range = data_range
         self.options = options
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from syncfree.functional._arguments import number
 from syncfree.functional.image import structural_similarity_index_measure
-from syncfree.functional.image._preset import DEFAULT_WINDOW, Window, check_ssim_preset
+from syncfree.functional.image._preset import check_ssim_preset
 from syncfree.functional.image._wide import (
     wide_similarity,
     wide_similarity_and_error,
@@ -22,6 +22,7 @@ from syncfree.losses._arguments import (
     require_floats,
     require_mask,
     require_range,
+    window_of,
 )
 
 if TYPE_CHECKING:
@@ -203,11 +204,7 @@ class SSIMLoss(nn.Module):
         check_options(name, data_range, options, self._known)
         preset = options.get("preset", "torchmetrics")
         if preset != "torchmetrics":
-            given = {
-                field: options.get(field, DEFAULT_WINDOW[i])
-                for i, field in enumerate(Window._fields)
-            }
-            check_ssim_preset(preset, Window(**given))
+            check_ssim_preset(preset, window_of(options))
         self.data_range = data_range
         self.options: SSIMOptions = options
 
