@@ -327,15 +327,24 @@ def test_a_group_counts_where_its_states_are(device: str) -> None:
     assert [state.data_ptr() for state in collection["macro"].metric_state.values()] == before
 
 
-def test_states_kept_from_a_group(device: str) -> None:
-    collection = make_group(device)
-    collection.update(*batches(1, device)[0])
-    kept = collection["weighted"].tp
-    before = kept.clone()
-    for batch in batches(3, device):
-        collection.update(*batch)
-    assert torch.equal(kept, before)
-    assert all(counted(metric) == 80 for metric in collection.values())
+@pytest.mark.parametrize("seen", [0, 1])
+@pytest.mark.parametrize("step", ["update", "forward"])
+@pytest.mark.parametrize("accuracy", [sf.MulticlassAccuracy, tm.MulticlassAccuracy])
+def test_states_kept_from_a_group(
+    accuracy: type[Metric], step: str, seen: int, device: str
+) -> None:
+    averages = ("macro", "weighted", "none")
+    for name in averages:
+        collection = syncfree.MetricCollection({x: accuracy(5, average=x) for x in averages})
+        collection.to(device)
+        for batch in batches(seen, device):
+            collection.update(*batch)
+        kept = collection[name].tp
+        before = kept.clone()
+        for batch in batches(3, device):
+            getattr(collection, step)(*batch)
+        assert torch.equal(kept, before)
+        assert all(counted(metric) == 20 * (seen + 3) for metric in collection.values())
 
 
 def test_an_error_of_one_leaves_the_others_computed(device: str) -> None:

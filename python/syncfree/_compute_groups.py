@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torchmetrics import Metric
 from torchmetrics.classification import (
     BinaryConfusionMatrix,
@@ -127,9 +128,15 @@ def all_reductions(metric: Metric) -> dict[str, Any]:
 
 
 @contextmanager
-def led(leader: Metric, followers: int) -> Iterator[None]:
-    """While the leader is updated: so many members hold its states and mean to see them grow."""
-    leader.__dict__["_followers"] = followers
+def led(leader: Metric, members: Sequence[Metric]) -> Iterator[None]:
+    """While the leader is updated: members that hold its states mean to see them grow.
+
+    Before the first batch they hold their own.
+    """
+    if members and not is_dynamo_compiling():  # compiled code does not ask who holds them
+        name, own = next(iter(leader._defaults)), leader.__dict__
+        holders = (member for member in members if member.__dict__.get(name) is own[name])
+        own["_followers"] = sum(1 for _ in holders)
     try:
         yield
     finally:

@@ -16,8 +16,9 @@ from torchmetrics.utilities.data import (
     dim_zero_sum,
 )
 
-from syncfree._compute_groups import all_reductions, all_states, is_usual, share
-from syncfree._states import can_take
+from syncfree._compute_groups import all_reductions, all_states, is_usual, led, share
+from syncfree._metric import SyncFreeMetric
+from syncfree._states import are_shared, can_take
 
 _REDUCTIONS = (dim_zero_sum, dim_zero_mean, dim_zero_max, dim_zero_min)
 
@@ -40,6 +41,10 @@ def applies(metrics: Sequence[Metric]) -> bool:
 def forward(metrics: Sequence[Metric], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The batch's value of each metric, which all hold the states of the first one."""
     leader, *members = metrics
+    if isinstance(leader, SyncFreeMetric) and not is_dynamo_compiling():
+        with led(leader, members):
+            if are_shared(leader.__dict__):
+                leader._let_go_of_shared_states(in_forward=False)
     totals, count, on_cpu = all_states(leader), _count(leader), leader.compute_on_cpu
     values: list[Any] = []
     batch: dict[str, Any] = {}
@@ -109,7 +114,8 @@ def _empty(metric: Metric, totals: dict[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
-    """Adds the batch's states to the totals, sums in place and in one launch."""
+    """Adds the batch's states to the totals, sums in one launch, and in place if they are ours."""
+    names: list[str] = []
     sums: list[Tensor] = []
     summands: list[Tensor] = []
     count, reductions = metric._update_count, all_reductions(metric)
@@ -124,9 +130,12 @@ def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
         elif reduction is dim_zero_min:
             setattr(metric, name, torch.min(total, more))
         elif can_take(total, more):
+            names.append(name)
             sums.append(total)
             summands.append(more)
         else:
             setattr(metric, name, total + more)
-    if sums:
+    if sums and isinstance(metric, SyncFreeMetric):
         torch._foreach_add_(sums, summands)
+    elif sums:  # which others may hold: TorchMetrics writes into none
+        _set(metric, dict(zip(names, torch._foreach_add(sums, summands), strict=True)))

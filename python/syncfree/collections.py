@@ -125,7 +125,7 @@ class MetricCollection(_TorchMetricsCollection):
         # All of them first: compiled code cannot look at signatures after an update.
         taken = [_taken_by(team[0], kwargs) for team in teams]
         for (leader, *members), named in zip(teams, taken, strict=True):
-            with _compute_groups.led(leader, len(members)):
+            with _compute_groups.led(leader, members):
                 leader.update(*args, **named)
             for member in members:
                 _compute_groups.share(leader, member)
