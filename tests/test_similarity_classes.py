@@ -120,6 +120,19 @@ def test_gradient_of_the_batch_value(kind: SimilarityClass, reduction: Any, devi
 
 
 @each_class
+@pytest.mark.parametrize("preset", ["torchmetrics", "pytorch-msssim"])
+def test_update_saves_nothing_for_a_backward(
+    kind: SimilarityClass, preset: str, device: str
+) -> None:
+    """Checkpointed code runs again up to the last tensor that it saved, updates included."""
+    metric = kind.ours(**dict(kind.options), preset=preset).to(device)
+    saved: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda _: None):
+        metric.update(*(torch.rand(1, 1, 40, 40, device=device, requires_grad=True),) * 2)
+    assert not saved
+
+
+@each_class
 def test_options_may_change_later(kind: SimilarityClass, device: str) -> None:
     ours, theirs = kind.pair(device)
     batches = kind.batches(device)

@@ -70,18 +70,13 @@ class SimilarityMetric(SyncFreeMetric):
         """Whether there is no reduction, so that each image's value is kept."""
         return self.reduction is None or self.reduction == "none"
 
-    def _carries_gradient(self, preds: Tensor, target: Tensor) -> bool:
-        """Whether a batch's states are to have a gradient: a subclass makes its value of them."""
-        if not (self._enable_grad and torch.is_grad_enabled()):
-            return False
-        require_tensors(preds, target)
-        return preds.requires_grad or target.requires_grad
-
     def _add_with_gradient(self, values: Tensor) -> None:
         if self._keeps_values():
             self.similarity.append(values)
         else:
-            self.similarity = self.similarity + values.sum()
+            # The batch's state, which is added to one of this dtype.
+            added = self.similarity + values.sum()
+            self.similarity = added.to(self.similarity.dtype)
 
     def _reduced(self) -> Tensor:
         """The similarity of everything added since the last reset."""
@@ -90,6 +85,14 @@ class SimilarityMetric(SyncFreeMetric):
         if self.reduction == "sum":
             return self.similarity.clone()  # type: ignore[no-any-return]
         return self.similarity / self.total  # type: ignore[no-any-return]
+
+
+def wants_gradient(preds: Tensor, target: Tensor) -> bool:
+    """Whether autograd would record what is made of these images."""
+    if not torch.is_grad_enabled():
+        return False
+    require_tensors(preds, target)
+    return preds.requires_grad or target.requires_grad
 
 
 def as_result(kept: Tensor) -> Tensor:

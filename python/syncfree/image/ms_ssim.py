@@ -22,7 +22,7 @@ from syncfree.functional.image.ms_ssim import (
     reduced,
 )
 from syncfree.functional.image.ssim import Reduction
-from syncfree.image._similarity import SimilarityMetric, as_result
+from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradient
 
 
 class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsMsSsim):
@@ -118,11 +118,14 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
                 dtype.
         """
-        if self._carries_gradient(preds, target):
+        if not wants_gradient(preds, target):
+            self._add(preds, target)
+        elif self._enable_grad:  # a subclass makes its value of the states
             self._add_with_gradient(self._differentiable(preds, target, "none"))
             self.total = self.total + len(preds)
         else:
-            self._add(preds, target)
+            with torch.no_grad():
+                self._add(preds, target)
 
     def compute(self) -> Tensor:
         """The similarity of everything added since the last reset.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torchmetrics.image import StructuralSimilarityIndexMeasure as _TorchMetricsSsim
 from torchmetrics.utilities.data import dim_zero_cat
@@ -15,7 +16,7 @@ from syncfree._ops.registry import reduction_code
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
-from syncfree.image._similarity import SimilarityMetric, as_result
+from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradient
 from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure
 
 # TorchMetrics has both in the module of this name.
@@ -132,7 +133,9 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
                 dtype.
         """
-        if self._carries_gradient(preds, target):
+        if not wants_gradient(preds, target):
+            self._add(preds, target)
+        elif self._enable_grad:  # a subclass makes its value of the states
             values, extra = self._run(preds, target)
             self._add_with_gradient(values)
             if not self._keeps_values():  # else TorchMetrics counts no images
@@ -140,7 +143,8 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             if extra is not None:
                 self.image_return.append(extra)
         else:
-            self._add(preds, target)
+            with torch.no_grad():
+                self._add(preds, target)
 
     def compute(self) -> _Result:
         """The similarity of everything added since the last reset.
