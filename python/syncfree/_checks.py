@@ -11,9 +11,9 @@ def check_errors() -> None:
     """Waits for all CUDA devices and raises if a metric met values out of range since last time.
 
     A metric on CUDA does not wait to look at its values. A label out of range is left out of the
-    counts, the result becomes NaN, and word of it is left where the host can read it: at the next
-    call of the same metric, at its ``compute()``, or here. This is the one function that waits, so
-    that nothing is missed. On the CPU such labels raise at once and this does nothing.
+    counts, the result becomes NaN, and a record of it is left where the host can read it: at the
+    next call of the same metric, at its ``compute()``, or here. This is the one function that
+    waits, so that nothing is missed. On the CPU such labels raise at once and this does nothing.
 
     Returns:
         Nothing, if all was well.

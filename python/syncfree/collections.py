@@ -28,7 +28,7 @@ class MetricCollection(_TorchMetricsCollection):
     - Metrics that count the same, such as accuracy, precision and F1, are put into compute groups
       by their classes and options. TorchMetrics compares the values of their states, for which the
       host waits. One of syncfree's metrics leads where a group has one.
-    - ``forward`` takes a batch in once for a whole group, not once for each metric.
+    - ``forward`` processes a batch once for a whole group, not once for each metric.
     - ``compute`` in several processes reduces the states of all metrics in one collective for each
       dtype and reduction.
 

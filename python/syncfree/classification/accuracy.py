@@ -22,18 +22,18 @@ class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
     """Fraction of binary predictions that are right, of all since the last reset.
 
     TorchMetrics' class of the same name, with its arguments, states and answers. `update` and
-    `forward` are one launch each (two for `forward` where samples are counted apart), the host
-    never waits, and the states stay where they are, so that a captured CUDA graph of either goes
-    on counting. :func:`syncfree.functional.binary_accuracy` tells shapes, dtypes and edge cases.
+    `forward` are one launch each (two for `forward` where samples are counted separately) and the
+    host never waits. The states stay where they are, so that a captured CUDA graph of either keeps
+    counting. :func:`syncfree.functional.binary_accuracy` describes shapes, dtypes and edge cases.
 
     A bad label on CUDA is left out of the counts and turns the value into NaN until `reset`; the
     next call of the metric, `compute` or ``syncfree.check_errors()`` raises and names the call that
-    it came with. On CPU that call itself raises and counts nothing.
+    passed it. On the CPU that call itself raises and counts nothing.
 
     Args:
         threshold: A score above it is positive.
         multidim_average: ``"global"`` counts all elements together; ``"samplewise"`` those of each
-            sample apart, and the value has one element for each sample seen.
+            sample separately, and the value has one element for each sample seen.
         ignore_index: Elements with this target are not counted.
         validate_args: Whether bad labels are errors.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
@@ -75,16 +75,18 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
 
     TorchMetrics' class of the same name, with its arguments, states and answers. Launches, graphs
     and bad labels are as in :class:`BinaryAccuracy`;
-    :func:`syncfree.functional.multiclass_accuracy` tells shapes, dtypes, averages and edge cases.
+    :func:`syncfree.functional.multiclass_accuracy` describes shapes, dtypes, averages and edge
+    cases.
 
     Args:
         num_classes: Number of classes; may be left out for ``average="micro"`` and ``top_k=1``.
-        top_k: A prediction is right if the target is among this many highest scores. One number:
-            the states count for one. :func:`syncfree.functional.multiclass_accuracy` takes a list.
+        top_k: A prediction is right if the target is among this many highest scores. Only one
+            number, because the states count for one;
+            :func:`syncfree.functional.multiclass_accuracy` also takes a list.
         average: ``"micro"`` over all elements, ``"macro"`` over classes, ``"weighted"`` over
             classes by their frequency, ``"none"`` or ``None`` for one value for each class.
         multidim_average: ``"global"`` counts all elements together; ``"samplewise"`` those of each
-            sample apart, and the value has one row for each sample seen.
+            sample separately, and the value has one row for each sample seen.
         ignore_index: Elements with this target are not counted.
         validate_args: Whether bad labels are errors.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
@@ -130,7 +132,8 @@ class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
 
     TorchMetrics' class of the same name, with its arguments, states and answers. Launches, graphs
     and bad labels are as in :class:`BinaryAccuracy`;
-    :func:`syncfree.functional.multilabel_accuracy` tells shapes, dtypes, averages and edge cases.
+    :func:`syncfree.functional.multilabel_accuracy` describes shapes, dtypes, averages and edge
+    cases.
 
     Args:
         num_labels: Number of labels, the second dimension of the inputs.
@@ -138,7 +141,7 @@ class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
         average: ``"micro"`` over all elements, ``"macro"`` over labels, ``"weighted"`` over labels
             by their frequency, ``"none"`` or ``None`` for one value for each label.
         multidim_average: ``"global"`` counts all elements together; ``"samplewise"`` those of each
-            sample apart, and the value has one row for each sample seen.
+            sample separately, and the value has one row for each sample seen.
         ignore_index: Elements with this target are not counted.
         validate_args: Whether bad labels are errors.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.

@@ -17,8 +17,8 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
     Args:
         num: Numerator of any shape and layout; floating, integer or bool.
         denom: Denominator that broadcasts with ``num``, on the same device.
-        zero_division: The result where ``denom`` is 0, also where ``num`` is NaN there; may be NaN
-            or infinite.
+        zero_division: The result where ``denom`` is 0, even if ``num`` is NaN there; may be NaN or
+            infinite.
 
     Returns:
         A new contiguous tensor of the broadcast shape. Integers count as float32; two floating
@@ -28,7 +28,7 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
     Raises:
         RuntimeError: If the shapes do not broadcast, the devices differ, or a dtype is neither
             floating, integer nor bool.
-        TypeError: If ``num`` or ``denom`` is no dense tensor, or ``zero_division`` no number.
+        TypeError: If ``num`` or ``denom`` is not a dense tensor, or ``zero_division`` no number.
 
     Example:
         >>> import torch

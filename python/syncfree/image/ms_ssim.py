@@ -28,15 +28,15 @@ from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradie
 class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsMsSsim):
     """Multi-scale structural similarity of all images seen since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments (``kernel_size`` stands before
-    ``sigma``, other than in the function), states and answers. `update` and `forward` run the
-    function's kernels, of which the one that multiplies adds the batch to the states; the host
-    never waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the
-    values of all images are kept.
+    TorchMetrics' class of the same name, with its arguments (``kernel_size`` comes before
+    ``sigma``, unlike in the function), states and answers. `update` and `forward` run the
+    function's kernels; the one that multiplies also adds the batch to the states. The host never
+    waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the values of
+    all images are kept.
 
     The batch's value that `forward` returns has the gradient of
-    :func:`syncfree.functional.image.multiscale_structural_similarity_index_measure` where an image
-    wants one, which is then called too.
+    :func:`syncfree.functional.image.multiscale_structural_similarity_index_measure` if an image
+    requires one; that function is then called too.
 
     Args:
         gaussian_kernel: See the function, as for all that follow.
@@ -44,15 +44,15 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             Gaussian.
         sigma: Standard deviation of the Gaussian window.
         reduction: Of the images' values: ``"elementwise_mean"`` over the images of all batches,
-            ``"sum"``, or ``"none"`` (``None``) for one value an image.
+            ``"sum"``, or ``"none"`` (``None``) for one value per image.
         data_range: A number, an interval ``(low, high)`` to clamp to, or ``None``: the range of
-            each batch, found at each scale anew.
+            each batch, found again at each scale.
         k1: Constant of the luminance term.
         k2: Constant of the contrast term.
         betas: Exponents from the finest scale to the coarsest.
         normalize: ``"relu"``, ``"simple"`` or ``None``.
         preset: Whose definition: ``"torchmetrics"``, ``"wang"`` or ``"pytorch-msssim"``, as in the
-            function, with its launches; the batch is then added to the states in further ones.
+            function and with its launches; more launches then add the batch to the states.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:

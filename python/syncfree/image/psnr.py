@@ -40,8 +40,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         reduction: Of the ratios, where ``dim`` leaves more than one.
         dim: Dimensions to sum over; ``None`` for all.
         preset: ``"skimage"`` keeps the ratio of each image of (B, C, H, W) or (B, C, D, H, W), as
-            ``dim=(1, 2, 3)`` does, in the mean or as ``reduction`` says. Then ``dim`` is to be left
-            out, and ``data_range`` may be left out, which is 255 and for uint8 alone.
+            ``dim=(1, 2, 3)`` does, and gives their mean or what ``reduction`` says. Leave out
+            ``dim``; ``data_range`` may be left out only for uint8, where it is 255.
         kwargs: TorchMetrics' ``Metric`` arguments, for example ``dist_sync_on_step``.
 
     Raises:

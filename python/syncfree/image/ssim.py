@@ -46,7 +46,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
     batch, also for half images. With ``reduction="none"``, ``return_full_image`` or
     ``return_contrast_sensitivity``, results of all batches are kept.
 
-    The batch's value that `forward` returns has a gradient where an image wants one, from the same
+    The batch's value that `forward` returns has a gradient if an image requires one, from the same
     launch.
 
     Args:
@@ -55,7 +55,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         sigma: Standard deviation of the Gaussian window.
         kernel_size: Size of the uniform window.
         reduction: Of the images' values: ``"elementwise_mean"`` over the images of all batches,
-            ``"sum"``, or ``"none"`` (``None``) for one value an image.
+            ``"sum"``, or ``"none"`` (``None``) for one value per image.
         data_range: A number, an interval ``(low, high)`` to clamp to, or ``None``: the range of
             each batch.
         k1: Constant of the luminance term.

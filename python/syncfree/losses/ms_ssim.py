@@ -40,12 +40,12 @@ def ms_ssim_loss(
 ) -> Tensor:
     r"""One minus multi-scale structural similarity: 0 for identical images, 1 at most.
 
-    There is no mask: the value is a product of one mean a scale, not a mean over positions that
+    There is no mask: the value is a product of one mean per scale, not a mean over positions that
     could be weighted, and what a window of the coarsest scale sees covers most of the image.
 
     Under ``normalize="relu"`` (default) an image whose mean at some scale is negative has loss 1
-    and no gradient. Where training begins with such images, ``normalize="simple"`` leads out of
-    there.
+    and no gradient. If training begins with such images, use ``normalize="simple"``, which gives
+    them a gradient.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype, of 176

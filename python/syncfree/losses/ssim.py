@@ -46,18 +46,18 @@ def ssim_loss(
 ) -> Tensor:
     r"""One minus structural similarity: 0 for identical images, 2 at most.
 
-    With a mask :math:`m` the mean over all positions of the map of SSIM becomes a weighted one,
+    With a mask :math:`m`, the mean over all positions of the SSIM map becomes a weighted mean,
 
     .. math::
         \ell = \frac{\sum_i m_i \, (1 - \text{SSIM}_i)}{\sum_i m_i},
 
-    and 0 where the mask holds nothing. The window around a position that counts may reach pixels
-    that do not, so these must be numbers too. A mask costs memory for the map, its gradient and
-    the weights, and for float32 copies of half-precision ``preds``; without one nothing of the
+    and 0 where the mask is zero everywhere. The window around a position that counts may reach
+    pixels that do not, so these must be finite too. A mask costs memory for the map, its gradient
+    and the weights, and for float32 copies of half-precision ``preds``; without one nothing of the
     images' size is stored.
 
-    The loss of half-precision images is a float32 number, as torch's losses are under autocast: a
-    scale for gradients may take it beyond what float16 holds.
+    The loss of half-precision images is a float32 number, as torch's losses are under autocast:
+    gradient scaling may take it beyond the range of float16.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -119,8 +119,8 @@ def l1_ssim_loss(
         \ell = (1 - w) \, |preds - target| + w \, (1 - \text{SSIM}(preds, target))
 
     in the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
-    images gives both parts (one each where ``preds`` are of half precision), and one their
-    gradient; only with a mask does torch take the absolute errors.
+    images gives both parts (one pass each for half-precision ``preds``), and one more gives their
+    gradient. Only with a mask does torch compute the absolute errors.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -129,7 +129,7 @@ def l1_ssim_loss(
         data_range: Range of the values for SSIM, a positive number; or a tuple ``(low, high)`` to
             which both inputs are clamped for both parts.
         mask: See `ssim_loss`. A volume's map must then have the shape of the images.
-        **options: See `ssim_loss`; but no ``preset``, for both parts are taken of all pixels.
+        **options: See `ssim_loss`, except ``preset``: both parts are taken over all pixels.
 
     Returns:
         A scalar on the images' device, float64 for float64 ``preds``, else float32.

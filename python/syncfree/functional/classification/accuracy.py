@@ -41,20 +41,21 @@ def binary_accuracy(
             float64) are probabilities, or logits if any of them lies outside [0, 1]; a NaN counts
             as neither and is never positive. Integers and bools are labels, 0 or 1.
         target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
-        threshold: A score is positive if it, or its sigmoid if it is a logit, is strictly greater.
-            It is rounded to the scores' dtype, in which the comparison happens.
-        multidim_average: ``"global"`` counts all elements together, ``"samplewise"`` those of each
-            sample apart; that needs at least two dimensions.
+        threshold: A score (for logits, its sigmoid) is positive if it is strictly greater than
+            this. It is rounded to the scores' dtype, in which the comparison happens.
+        multidim_average: ``"global"`` counts all elements together, ``"samplewise"`` each sample
+            separately, which needs at least two dimensions.
         ignore_index: Elements with this target are not counted.
-        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. Without,
-            the elements that have one are left out. Shapes and arguments are checked either way.
+        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. If
+            false, elements with such a label are left out. Shapes and arguments are checked either
+            way.
 
     Returns:
         A float32 tensor on the inputs' device: a scalar, or ``(N,)`` samplewise (a scalar if ``N``
-        is 1, as in TorchMetrics). No counted elements give 0.
+        is 1, as in TorchMetrics). If no elements are counted, the value is 0.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no dense tensor.
+        TypeError: If ``preds`` or ``target`` is not a dense tensor.
         ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
@@ -91,44 +92,44 @@ def multiclass_accuracy(
     A prediction is right if fewer than ``top_k`` classes come before the target's class. Classes
     are ordered as by ``torch.argmax``: NaN before everything, equal scores by class index. One pass
     over the scores on their device and the current stream, without a copy of them; the host never
-    waits. Where only right or wrong matters (every average but ``"macro"`` with ``top_k=1``) the
-    rest of a row of scores is not read once it is known to be wrong, nor is anything of an ignored
-    one.
+    waits. Where only right or wrong matters (every average but ``"macro"`` with ``top_k=1``)
+    reading a row of scores stops as soon as it is known to be wrong, and ignored rows are not read.
 
     Args:
         preds: Scores ``(N, C, ...)`` of a floating dtype (float16, bfloat16, float32, float64), or
-            labels ``(N, ...)``: integers, bools or whole numbers of a floating dtype, though not
-            with ``C`` as their second size, where they would be scores. Any strides,
-            for example ``logits[:, :-1].transpose(1, 2)``; beyond eight dimensions the trailing
-            ones are flattened, with a copy where strides do not allow a view.
+            labels ``(N, ...)``: integers, bools or whole numbers in a floating dtype; the latter
+            count as scores if their second dimension is ``C``. Any strides, for example
+            ``logits[:, :-1].transpose(1, 2)``; beyond eight dimensions the trailing ones are
+            flattened, with a copy where strides do not allow a view.
         target: Labels ``(N, ...)`` on the same device, 0 to ``C - 1``; any integer dtype, bool, or
             whole numbers of a floating dtype.
         num_classes: ``C``, at least 2. ``None`` is possible with ``average="micro"`` and
-            ``top_k=1``: then no range is known and no label is out of it.
+            ``top_k=1``: then the labels have no known range, and none is out of range.
         average: ``"micro"`` counts all samples together. ``"none"`` (``None``) gives a value for
             each class. ``"macro"`` is their mean over the classes that occur among targets or, with
             ``top_k=1``, among predictions; ``"weighted"`` weights them by how often they are the
             target.
         top_k: How many of the highest scores may hold the target; 1 to ``num_classes``. Labels
-            allow 1 only. A list or tuple of up to 32 of them, in any order, is answered in the same
-            one pass: the target's rank is found once. Not in TorchMetrics, and for scores only.
+            allow 1 only. A list or tuple of up to 32 such numbers, in any order, is answered in the
+            same pass, because the target's rank is found once. Lists are for scores only, and
+            TorchMetrics has none.
         multidim_average: ``"global"`` counts all positions together, ``"samplewise"`` those of each
-            sample apart; that needs a further dimension.
+            sample separately, which needs one more dimension.
         ignore_index: Positions with this target are not counted, whether or not it is a class.
-        validate_args: Whether labels outside 0 to ``C - 1`` (and ``ignore_index``) are errors.
-            Without, micro counts them as wrong and the other averages leave them out. Shapes and
+        validate_args: Whether labels outside 0 to ``C - 1`` (and ``ignore_index``) are errors. If
+            false, micro counts them as wrong and the other averages leave them out. Shapes and
             arguments are checked either way.
 
     Returns:
         A float32 tensor on the inputs' device: a scalar, or ``(C,)`` without average; samplewise
-        ``(N,)`` or ``(N, C)``. No counted positions give 0. For a list of ``K`` numbers as
-        ``top_k``, ``(K,)`` comes before that, in the order of the list; each entry has the bits
-        that its number alone gives.
+        ``(N,)`` or ``(N, C)``. If no positions are counted, the value is 0. If ``top_k`` is a list
+        of ``K`` numbers, the shape begins with ``K``, in the order of the list; each entry has the
+        same bits that its number alone gives.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no dense tensor.
+        TypeError: If ``preds`` or ``target`` is not a dense tensor.
         ValueError: If an argument is out of range, a list of ``top_k`` is empty, or the shapes do
-            not fit, as those of scores and a one-hot target do not.
+            not fit, for example scores with a one-hot target.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
             and ``syncfree.check_errors()`` raises.
@@ -187,23 +188,25 @@ def multilabel_accuracy(
             score outside [0, 1] makes all of them logits.
         target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
         num_labels: ``L``, at least 2.
-        threshold: A score is positive if it, or its sigmoid if it is a logit, is strictly greater.
+        threshold: A score (for logits, its sigmoid) is positive if it is strictly greater than
+            this.
         average: ``"micro"`` counts all elements together. ``"none"`` (``None``) gives a value for
             each label, ``"macro"`` their mean, ``"weighted"`` their mean weighted by the labels'
             positives.
-        multidim_average: ``"global"`` counts all samples together, ``"samplewise"`` each apart;
-            that needs at least three dimensions.
+        multidim_average: ``"global"`` counts all samples together, ``"samplewise"`` each one
+            separately, which needs at least three dimensions.
         ignore_index: Elements with this target are not counted.
-        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. Without,
-            the elements that have one are left out. Shapes and arguments are checked either way.
+        validate_args: Whether labels other than 0 and 1 (and ``ignore_index``) are errors. If
+            false, elements with such a label are left out. Shapes and arguments are checked either
+            way.
 
     Returns:
         A float32 tensor on the inputs' device: a scalar, or ``(L,)`` without average; samplewise
         ``(N,)`` or ``(N, L)``. As in TorchMetrics the dimension ``N`` is dropped if it is 1, except
-        for micro, where TorchMetrics fails. No counted elements give 0.
+        for micro, where TorchMetrics fails. If no elements are counted, the value is 0.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no dense tensor.
+        TypeError: If ``preds`` or ``target`` is not a dense tensor.
         ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
             samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
@@ -260,9 +263,10 @@ def accuracy(
         A float32 tensor as from the function of the task.
 
     Raises:
-        TypeError: If ``preds`` or ``target`` is no dense tensor.
+        TypeError: If ``preds`` or ``target`` is not a dense tensor.
         ValueError: If ``task`` is not one of the three, the task's ``num_classes``, ``num_labels``
-            or ``top_k`` is no integer (or list of them), or as in the function of the task.
+            or ``top_k`` is not an integer (or a list of integers), or as in the function of the
+            task.
         RuntimeError: As in the function of the task.
 
     Example:

@@ -44,18 +44,18 @@ def multiscale_structural_similarity_index_measure(
         \text{MS-SSIM}(x, y) = \text{SSIM}(x_M, y_M)^{\beta_M} \prod_{j=1}^{M-1}
         \text{CS}(x_j, y_j)^{\beta_j}
 
-    where :math:`x_1` is the image, each further scale the one before it averaged over 2 x 2 pixels
-    (2 x 2 x 2 of a volume; a last odd row or column is left out), SSIM the mean of
-    `structural_similarity_index_measure` and CS that of its contrast term without the border.
+    where :math:`x_1` is the image and each further scale is the one before it, averaged over 2 x 2
+    pixels (2 x 2 x 2 in a volume; an odd last row or column is left out). SSIM is the mean of
+    `structural_similarity_index_measure`, and CS that of its contrast term without the border.
 
-    One kernel a scale, which also writes the images of the next; scales of small images share one,
-    behind one that pools for them; a small block multiplies. All run on the images' device and the
-    current stream; the host never waits. Arithmetic is that of SSIM. The pooled images are kept as
-    float32 (float64 for float64 ``preds``), which takes a third of the inputs' elements (a seventh
-    for volumes) for the time of the call. An image's value has the same bits in any batch and any
-    memory layout.
+    There is one kernel per scale, which also writes the images of the next. Scales of small images
+    share one, after another that pools for them, and a small block multiplies the means. All run on
+    the images' device and the current stream; the host never waits. Arithmetic is that of SSIM. The
+    pooled images are kept as float32 (float64 for float64 ``preds``), which takes a third of the
+    inputs' elements (a seventh for volumes) for the time of the call. An image's value has the same
+    bits in any batch and any memory layout.
 
-    Both images get a gradient if they want one, in one more kernel a scale; the images of all
+    Both images get a gradient if they require one, in one more kernel per scale; the images of all
     scales are kept for it. Clamped values get none from the scales at which they were clamped, and
     a range that comes from the data counts as a constant. An image whose mean at some scale is not
     positive has the value 0 under ``"relu"`` and then no gradient, not an infinite one: a loss may
@@ -71,41 +71,41 @@ def multiscale_structural_similarity_index_measure(
         kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
             Gaussian.
         reduction: Of the images' values: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
-            (``None``) for one value an image.
+            (``None``) for one value per image.
         data_range: A positive number; or a tuple ``(low, high)``, to which both images are clamped
             at each scale; or ``None``: the larger of the two tensors' ``max - min`` over the whole
-            batch, found on the device at each scale anew.
+            batch, found on the device again at each scale.
         k1: Constant of the luminance term.
         k2: Constant of the contrast term.
-        betas: Exponents from the finest scale to the coarsest; their number is that of the scales.
+        betas: Exponents from the finest scale to the coarsest; one for each scale.
         normalize: What happens to the means before the powers: ``"relu"`` makes negative ones zero,
             ``"simple"`` takes :math:`(x + 1) / 2`, ``None`` leaves them, so that the power of a
             negative one is NaN.
-        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. Under ``"wang"``
+        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. With ``"wang"``
             (``msssim.m`` of the paper) and ``"pytorch-msssim"`` windows stay inside the image, each
             channel has a product of its own, and a last odd row or column is not left out but
             averaged alone (``"wang"``) or with a border of zeros (``"pytorch-msssim"``). Each sets
-            the window and ``normalize``, which are then to be left out, and needs ``data_range``
-            except for uint8. Made of several launches and of images in memory at each scale, with
-            float32 copies of other dtypes.
+            the window and ``normalize`` (leave them out) and needs ``data_range`` except for uint8.
+            They take several launches and keep the images of each scale in memory, with float32
+            copies of other dtypes.
 
     Returns:
         One value, or (B,) without a reduction: float64 for float64 ``preds``, else float32.
 
     Raises:
         RuntimeError: If shapes or devices differ, a dtype is none of those above, or the images of
-            a scale are not larger than the window's half.
+            a scale are not larger than half the window.
         ValueError: If the shape is neither 4-D nor 5-D, images are too small for ``betas``, a
             window size is not odd and positive, a ``sigma`` is not positive, their number does not
             fit, ``betas`` is no tuple of floats, ``data_range``, ``normalize`` or ``reduction`` is
             out of range, ``preset`` is none of those named, or it comes with arguments that it sets
             or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no dense tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is uint8,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
 
     Warns:
-        UserWarning: Once for each line that calls, if the images are uint8 and ``data_range`` is 2
+        UserWarning: Once for each calling line, if the images are uint8 and ``data_range`` is 2
             or less.
 
     Reference:

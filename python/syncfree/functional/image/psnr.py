@@ -33,28 +33,29 @@ def peak_signal_noise_ratio(
 
     One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction.
     The host never waits. Sums are float32 over short runs and float64 above them (all float64 for
-    float64 input), in an order that depends on the shape alone. Only tensors that keep more than
-    eight dimensions after neighbours that lie evenly in memory were joined are copied first.
+    float64 input), in an order that depends on the shape alone. Tensors are copied first only if
+    they have more than eight dimensions even after neighboring ones that lie evenly in memory were
+    joined.
 
-    Both tensors get a gradient if they want one; only they are kept for it. Clamped values get
-    none, nor do identical tensors, where PSNR is infinite.
+    Both tensors get a gradient if they require one; only they are kept for it. Clamped values get
+    none, and neither do identical tensors, whose PSNR is infinite.
 
     Args:
         preds: Estimated signal of any shape; float16, bfloat16, float32, float64, bool or integer.
-        target: True signal, same shape and device; its dtype may differ. Numbers count as they are:
-            bytes beside floats in [0, 1] want a division by 255 first.
+        target: True signal, same shape and device; its dtype may differ. Numbers are compared as
+            they are: divide bytes by 255 first if the other tensor has floats in [0, 1].
         data_range: :math:`R`, a positive number, or a tuple ``(low, high)``: then both tensors are
-            clamped to it and :math:`R` is ``high - low``. A tensor counts as a number where the
-            host can read it: one element, on the CPU. Only a ``preset`` can do without.
+            clamped to it and :math:`R` is ``high - low``. A tensor of one element on the CPU counts
+            as a number. May be left out only with a ``preset``.
         base: Base of the logarithm; positive, not 1.
         reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or
             ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value and nothing
             to reduce.
         dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default),
             ``()`` and ``[]`` mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
-        preset: ``"skimage"`` takes a batch (B, C, H, W) or (B, C, D, H, W) as scikit-image takes
-            its images, one by one: the PSNR of each, in the mean or as ``reduction`` says. Then
-            ``dim`` is to be left out, and for uint8 ``data_range`` may be left out, which is 255.
+        preset: ``"skimage"`` takes the PSNR of each image of a batch (B, C, H, W) or (B, C, D, H,
+            W), as scikit-image does, and then their mean or what ``reduction`` says. Leave out
+            ``dim``; for uint8 you may leave out ``data_range``, which is then 255.
 
     Returns:
         A tensor on the inputs' device: float64 if an input is float64; otherwise float32 where all
@@ -65,14 +66,13 @@ def peak_signal_noise_ratio(
         RuntimeError: If the shapes or devices differ, a dtype is none of those above, or a
             dimension is named twice.
         ValueError: If ``data_range``, ``base`` or ``reduction`` is out of range, ``preset`` is none
-            of those named, or it comes with a shape, ``dim`` or missing range that it has no
-            meaning for.
-        TypeError: If ``preds`` or ``target`` is no dense tensor, ``data_range`` neither a number
+            of those named, or the shape, ``dim`` or a missing range does not fit it.
+        TypeError: If ``preds`` or ``target`` is not a dense tensor, ``data_range`` neither a number
             nor a tuple of two, ``base`` no number, or ``dim`` no integer, tuple or list of them.
         IndexError: If ``dim`` names a dimension that the tensors lack.
 
     Warns:
-        UserWarning: Once for each line that calls, if a tensor is uint8 and ``data_range`` is 2 or
+        UserWarning: Once for each calling line, if a tensor is uint8 and ``data_range`` is 2 or
             less.
 
     Example:

@@ -51,7 +51,7 @@ def image_quality(
             inputs are clamped, for all three results.
         reduction: ``"elementwise_mean"``: SSIM is the mean over images, PSNR comes from the error
             pooled over the batch, as `peak_signal_noise_ratio` gives it by default. ``"none"``
-            (``None``): one value an image for each.
+            (``None``): one value per image for each.
         gaussian_kernel: See `structural_similarity_index_measure`, as for all that follow.
         sigma: Standard deviation of the Gaussian window.
         kernel_size: Size of the uniform window.

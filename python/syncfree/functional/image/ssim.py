@@ -117,13 +117,14 @@ def structural_similarity_index_measure(
     without repeating the edge. The value of an image is the mean of its whole map.
 
     One kernel on the images' device and the current stream (two where the range comes from the
-    data); nothing of the images' size is stored and the host never waits. Moments are those of the
-    sum and the difference of the images, so that bright or flat images lose no digits, computed in
-    float32 (float64 for float64 ``preds``). An image's value has the same bits in any batch and any
-    memory layout.
+    data); nothing of the images' size is stored and the host never waits. Moments are taken of the
+    sum and the difference of the images, so that bright or flat images lose no digits. They are
+    computed in float32 (float64 for float64 ``preds``). An image's value has the same bits in any
+    batch and any memory layout.
 
-    Both images get a gradient if they want one, as do the map and the contrast; only the images are
-    kept for it. Clamped values get none, and a range that comes from the data counts as a constant.
+    Both images get a gradient if they require one, from the value, the map and the contrast alike;
+    only the images are kept for it. Clamped values get none, and a range that comes from the data
+    counts as a constant.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
@@ -135,22 +136,21 @@ def structural_similarity_index_measure(
         kernel_size: Size of the uniform window, odd; one number or one for each axis. As in
             TorchMetrics it also sets the padding of a volume's last axis under a Gaussian.
         reduction: Of the images' values: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
-            (``None``) for one value an image.
+            (``None``) for one value per image.
         data_range: :math:`R`, a positive number; or a tuple ``(low, high)``, to which both inputs
             are clamped and :math:`R` is ``high - low``; or ``None``: the larger of the two tensors'
-            ``max - min`` over the whole batch, found on the device. A tensor counts as a number
-            where the host can read it: one element, on the CPU.
+            ``max - min`` over the whole batch, found on the device. A tensor of one element on the
+            CPU counts as a number.
         k1: Constant of the luminance term.
         k2: Constant of the contrast term.
         return_full_image: Also return the map.
         return_contrast_sensitivity: Also return each image's mean contrast term
             :math:`(2 \sigma_{xy} + c_2) / (\sigma_x^2 + \sigma_y^2 + c_2)` without the border.
-        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. Under the others
-            windows stay inside the image, so that map and value have no border, and ``data_range``
-            may be left out for uint8 alone, where it is 255. ``"wang"`` (``ssim_index.m`` of the
-            paper) and ``"pytorch-msssim"`` have the default window; ``"skimage"`` has a uniform one
-            of 7 pixels and sample variances. Each sets the window, whose arguments are then to be
-            left out.
+        preset: Whose definition: ``"torchmetrics"`` (default) is the one above. With the others,
+            windows stay inside the image, so map and value have no border, and ``data_range`` may
+            be left out only for uint8, where it is 255. ``"wang"`` (``ssim_index.m`` of the paper)
+            and ``"pytorch-msssim"`` have the default window; ``"skimage"`` has a uniform one of 7
+            pixels and sample variances. Each sets the window: leave out its arguments.
 
     Returns:
         The value, or ``(value, map)`` with a map like the inputs, or ``(value, contrast)`` with
@@ -158,17 +158,17 @@ def structural_similarity_index_measure(
 
     Raises:
         RuntimeError: If shapes or devices differ, a dtype is none of those above, or an image is
-            not larger than the window's half.
+            not larger than half the window.
         ValueError: If the shape is neither 4-D nor 5-D, a window size is not odd and positive, a
             ``sigma`` is not positive, their number does not fit, ``data_range`` or ``reduction`` is
             out of range, both extra results are asked for, ``preset`` is none of those named, or
             it comes with a window or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is no dense tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is uint8,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
 
     Warns:
-        UserWarning: Once for each line that calls, if the images are uint8 and ``data_range`` is 2
+        UserWarning: Once for each calling line, if the images are uint8 and ``data_range`` is 2
             or less.
 
     Reference:
