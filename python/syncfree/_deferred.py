@@ -16,8 +16,8 @@ def deferred(tensor: Tensor) -> Deferred:
 
     The copy goes to pinned memory on the current stream, behind the work that makes the tensor.
     Formatting the result shows the newest value that has arrived, so a progress bar prints it
-    without making the host wait. ``float(shown)`` is that value too, NaN before the first, and
-    ``if shown:`` asks whether it is true, which nothing is before the first.
+    without making the host wait. ``float(shown)`` is that value too, NaN before the first.
+    ``if shown:`` asks whether the value is true, and is false before the first.
 
     Args:
         tensor: Of any shape and dtype. On the CPU its value is there at once.

@@ -89,11 +89,13 @@ def benchmark(
     Calls are repeated until neither time nor clock drifts any more, and then until the 95 %
     interval of the median is within ``precision`` of it. On a GPU each call is enqueued behind a
     gate, a bounded spin that hides how long the host takes to launch; a function that waits for the
-    GPU cannot be, which the result says with the line. On a CPU the clock is the host's and the
-    statistics are the same. docs/benchmark.md tells how to read the result.
+    GPU cannot be measured this way, and the result says so and names the line. On a CPU the clock
+    is the host's and the statistics are the same. docs/benchmark.md explains how to read the
+    result.
 
     Args:
-        fn: The function, or contenders by name, which are measured in turn in one run.
+        fn: The function, or a mapping from names to functions, which are measured in turn in one
+            run.
         *args: What each is called with. Keyword arguments of a function go into a lambda or
             ``functools.partial``.
         mode: ``"steady"``: one call after another. ``"burst"``: a pause of ``gap`` before each
@@ -106,29 +108,30 @@ def benchmark(
         graph: Capture the call into a CUDA graph and measure its replay.
         bytes: Bytes that a call must read and write, for the share of the read bandwidth, which is
             measured on this device once a process.
-        flops: Arithmetic operations of a call, for the share of the rate of a large matrix product
+        flops: Arithmetic operations of a call, for the share of the speed of a large matrix product
             of ``flops_dtype``, measured likewise.
         flops_dtype: Which arithmetic to compare with.
         setup: Called before each call, untimed. Returns None, or the tuple of that call's
             arguments.
-        streams: torch streams that the function uses besides the current one and does not itself
-            make wait for it: they are held by the gate and are part of the time.
+        streams: torch streams that the function uses besides the current one, without making them
+            wait for it: the gate holds them too, and their work is part of the time.
         device: ``"cpu"`` or a CUDA device. By default that of the tensors in ``args``; without one
-            the current GPU, if there is any. Functions of closures over CPU tensors need
+            the current GPU, if there is any. Functions that close over CPU tensors need
             ``device="cpu"`` on a machine with a GPU.
         gap: Pause in seconds of the modes that pause; default 0.05 for a burst, 1 for an idle gap.
         precision: Half-width of the median's interval at which to stop, as a share of the median.
-        max_seconds: Longest time for each contender; half as much may go to the warm-up before.
-            The result says if it ended a run. A call that has begun is not cut off: beside the
-            first call, at least one is looked at and one counts, however slow they are.
+        max_seconds: Longest time for each contender; half as much may go to the warm-up before. The
+            result says if the limit ended the run. A call that has begun is not interrupted: after
+            the first call, at least one shows how long a call takes and one counts, however slow
+            they are.
 
     Returns:
         The figures: one :class:`~syncfree.benchmarking.Result`, or a
         :class:`~syncfree.benchmarking.Comparison`, a mapping from name to result.
 
     Raises:
-        TypeError: ``fn`` cannot be called, or a call of it does not run its code, as of a coroutine
-            or generator function; ``setup`` returns something else, or a number is none.
+        TypeError: ``fn`` cannot be called, or calling it does not run its code, as with a coroutine
+            or generator function; ``setup`` returns something else, or a number is not one.
         ValueError: An argument is out of range, or contradicts another.
         BenchmarkError: No GPU where one was asked for, or a call that cannot be captured.
 

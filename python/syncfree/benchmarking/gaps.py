@@ -150,10 +150,11 @@ def idle_gap(
 ) -> IdleGap:
     """Times the first call after pauses, and says what makes it slow.
 
-    After each gap stand one call as it is (plain) and one behind a gate, which hides the host's
-    launch time: if only the plain one is slow, the host is; if both are, the GPU is, and the clock
-    beside them tells whether it ramps. The cache is left as it is. On the CPU each time is of a
-    single call too, with the readings of the clock around it, which `benchmark` spreads over many.
+    After each gap come one call as it is (plain) and one behind a gate, which hides the host's
+    launch time. If only the plain call is slow, the cause is the host; if both are, it is the GPU,
+    and the clock tells whether it ramps. The cache is left as it is. On the CPU, too, each time is
+    that of a single call, and contains the clock readings around it, which `benchmark` spreads over
+    many calls.
 
     Args:
         fn: The function.
@@ -166,8 +167,8 @@ def idle_gap(
         The figures and the verdict.
 
     Raises:
-        TypeError: ``fn`` is no function whose call does the work, ``gaps`` are no numbers, or
-            ``repeats`` is no count.
+        TypeError: ``fn`` is not a function whose call does the work, ``gaps`` are not numbers, or
+            ``repeats`` is not an integer.
         ValueError: A gap is negative, or ``repeats`` is below 1.
 
     Example:

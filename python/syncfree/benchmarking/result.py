@@ -41,16 +41,16 @@ class Result:
         plain_us: Median without the gate, for gated ones.
         loop_us: Median time of a call among calls back to back, until all of them are done; None on
             the CPU, in other modes than ``"steady"``, and with ``setup``.
-        loop_host_us: Median time until such a call returned to the host, that of ``setup`` left
-            out; None on the CPU and in other modes than ``"steady"``.
+        loop_host_us: Median time until such a call returned to the host, without the time of
+            ``setup``; None on the CPU and in other modes than ``"steady"``.
         no_loop: Why ``loop_us`` is None; empty where it is not.
         samples_us: Every time that counts, in order.
-        discards: How many do not, by reason.
+        discards: How many samples do not count, by reason.
         megahertz: Median clock of the GPU's multiprocessors; None where it is unknown.
         watts: Median power draw; None where it is unknown.
         celsius: Median temperature; None where it is unknown.
         throttle: Why the GPU held its clock down meanwhile.
-        extra_bytes: Most memory of one call beyond what was there; None on the CPU, and where the
+        extra_bytes: Peak memory of one call beyond what was in use; None on the CPU, and where the
             time limit left no call for it.
         memory_share: Share of the read bandwidth measured on this device; None without ``bytes``.
         compute_share: Share of the arithmetic rate measured there; None without ``flops``.

@@ -23,15 +23,15 @@ class allow_sync:
     """Waits inside are meant: regions around do not count them.
 
     A context manager and a decorator of functions and coroutine functions, which costs a few
-    microseconds where no region is open. It holds for the asyncio tasks and, inside a region, the
+    microseconds where no region is open. It also covers the asyncio tasks and, inside a region, the
     threads that are started within.
 
     Args:
-        reason: Why the wait is meant; it stands in the report.
+        reason: Why the wait is intended; the report shows it.
 
     Raises:
         ValueError: The reason is empty.
-        TypeError: The reason is no text, as in ``@allow_sync`` without one, or a generator is
+        TypeError: The reason is not a string, as in ``@allow_sync`` without one, or a generator is
             decorated.
 
     Example:

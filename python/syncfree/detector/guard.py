@@ -36,9 +36,10 @@ def no_sync(
 def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a function, or a block of code, raise if it makes the host wait for the GPU.
 
-    A decorator for functions, coroutine functions and generators of both kinds; each call is judged
-    alone. A generator is judged at each ``yield``, and what its caller does in between does not
-    count. For a block of code write ``with no_sync():``, which is ``with detect_syncs("raise"):``.
+    A decorator for functions, coroutine functions, and plain and asynchronous generators; each call
+    is judged separately. A generator is judged at each ``yield``, and what its caller does in
+    between does not count. For a block of code write ``with no_sync():``, which is
+    ``with detect_syncs("raise"):``.
 
     Args:
         function: The function, where the decorator is written without arguments.
@@ -48,7 +49,7 @@ def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     Raises:
         SyncError: By the function, or at the end of the block: the host waited too often.
         ValueError: An option has a wrong value.
-        TypeError: There is no such option, or what is decorated is no function.
+        TypeError: There is no such option, or what is decorated is not a function.
 
     Example:
         >>> import syncfree, torch

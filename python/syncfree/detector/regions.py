@@ -30,30 +30,31 @@ def detect_syncs(
     """Finds every line inside a ``with`` block that makes the host wait for the GPU.
 
     Regions may be nested, and an inner one's waits count for the outer one too. A region sees the
-    thread and the asyncio task that opened it, and the threads and tasks that these start.
-    An exception of the block passes through as it is. Nothing stays patched when the last region
-    is closed.
+    thread and the asyncio task that opened it, and the threads and tasks that these start. An
+    exception raised in the block passes through unchanged. Nothing stays patched when the last
+    region is closed.
 
     Args:
         mode: ``"record"`` only fills the report. ``"warn"`` gives a :class:`SyncWarning` at each
             guilty line, and ``"raise"`` raises, when the block ends with too many waits.
         max_syncs: How many waits are accepted.
-        allow: Waits that are meant: shell-style patterns of an api (``"Tensor.item"``), a function
-            of the stack, or a file (``"metrics.py"``, ``"*/site-packages/*"``), or functions that
-            take an :class:`~syncfree.detector.Event`. See also :func:`syncfree.allow_sync` and the
-            comment ``# sync-ok: reason`` on a line of the stack or above it.
-        tier: How to look: 3 (CUPTI) and 2 (torch's sync debug mode) need a GPU, 0 none; ``"auto"``
-            takes the one that sees most. docs/detector.md says what each sees.
+        allow: Waits that are intended: shell-style patterns of an api (``"Tensor.item"``), a
+            function of the stack, or a file (``"metrics.py"``, ``"*/site-packages/*"``), or
+            functions that take an :class:`~syncfree.detector.Event`. See also
+            :func:`syncfree.allow_sync` and the comment ``# sync-ok: reason`` on a line of the stack
+            or above it.
+        tier: How waits are detected: 3 (CUPTI) and 2 (torch's sync debug mode) need a GPU, 0 does
+            not; ``"auto"`` takes the one that sees most. docs/detector.md says what each sees.
         raise_at: ``"call"`` raises at the line, before the host waits; needs ``mode="raise"`` and
             tier 2 or 0. Tier 2 then accepts no wait, so ``max_syncs`` must be 0.
-        threads: ``"all"`` counts the threads that run already too.
+        threads: ``"all"`` also counts the threads that were already running.
 
     Returns:
         A context manager; its ``as`` target is the :class:`~syncfree.detector.Report`.
 
     Raises:
         ValueError: An argument is none of the above.
-        TypeError: ``allow`` is no list of texts and functions.
+        TypeError: ``allow`` is not a list of strings and functions.
         DetectorError: On entry: the tier cannot work here.
         SyncError: On exit, or at the line with ``raise_at="call"``: the host waited too often.
 

@@ -25,9 +25,9 @@ class Report:
         tier: Number of the tier that looked: 0, 2 or 3.
         note: Why it was not a higher tier; empty where there is nothing to say.
         seconds: Wall time of the region, 0 while it is open.
-        allowed: Waits that were meant: how many for each reason.
-        lost: Calls that could not be kept, as too many came at once; anything may be among them.
-        failed: The program ended before its time: what it did not get to is not judged.
+        allowed: How many waits were allowed, by reason.
+        lost: Calls that could not be kept because too many came at once; waits may be among them.
+        failed: The program failed: what it did not reach is not judged.
         idle: No operation on a tensor of the GPU ran, so nothing was judged. Only tier 0 knows.
 
     Example:

@@ -43,7 +43,7 @@ def timed(
 ) -> Any:
     """Makes each call of a function, or of a metric's methods, a region of a timer.
 
-    Bare as a decorator, with arguments as a decorator, or called with a metric.
+    Use it as a decorator, with or without arguments, or call it with a metric.
 
     Args:
         target: A function, a coroutine function, or a metric or collection of TorchMetrics or ours.
@@ -56,8 +56,8 @@ def timed(
         The function to call instead, or the metric itself.
 
     Raises:
-        TypeError: The target is neither, or a generator function, whose code runs in pieces; the
-            timer is none.
+        TypeError: The target is none of these, or is a generator function, whose code runs in
+            pieces; or ``timer`` is not a timer.
 
     Example:
         >>> import syncfree

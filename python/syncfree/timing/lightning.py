@@ -38,7 +38,7 @@ def lightning_callback(timer: EventTimer | None = None) -> Any:
 
     Raises:
         SyncfreeError: No Lightning package is installed.
-        TypeError: The timer is none.
+        TypeError: ``timer`` is not a timer.
 
     Example:
         >>> callback = lightning_callback()  # doctest: +SKIP

@@ -31,13 +31,13 @@ class Sample:
             by themselves; of replays of a CUDA graph, with it.
         gpu_start_us: When the GPU began.
         gpu_gap_us: GPU time since the region before it on the stream, with the same parent, ended:
-            the GPU was idle, or busy with what no region stands around. Without what two events
-            take, likewise.
+            the GPU was idle, or busy with work outside of any region. Without what two events take,
+            likewise.
         host_enqueue_us: Host time in the block: of its Python code and its launches.
         host_start_us: When the host began.
         host_gap_us: Host time since the region before it on the thread, with the same parent.
         mhz: Effective clock of the SM that took the stamps; only of stamped regions from 50 us on.
-        nvml_mhz: Clock of the SMs that NVML told nearest in time; of timers with ``nvml=True``.
+        nvml_mhz: Clock of the SMs that NVML reported nearest in time; only with ``nvml=True``.
         watts: Power draw, likewise.
         celsius: Temperature of the chip, likewise.
         throttle: What held the clock down, in words, likewise; empty for nothing.
@@ -128,15 +128,15 @@ class Recording:
 
     Attributes:
         histories: One for each name and kind that has samples.
-        clock: What the times are of: ``"CUDA events"``, or the host's clock and why.
+        clock: Which clock the times are from: ``"CUDA events"``, or the host's clock and why.
         pending: Regions that have ended on the host and not yet on the GPU.
         dropped: Regions that were given up because all slots were taken.
         skipped: Regions that could not be timed: on the legacy stream while another one was
             captured, or in a forked child.
         lost: Regions whose events failed, or that were never ended.
         problem: Of the last one lost, in the driver's words.
-        bracket_us: What was taken off each time between events, by device: that which two events
-            take by themselves. None where it could not be measured.
+        bracket_us: What two events take by themselves, by device, which was taken off each time
+            between events. None where it could not be measured.
         remarks: What else a reader has to know, as sentences.
     """
 

@@ -24,13 +24,13 @@ VERSION = 1
 class RegionSummary:
     """One region in figures. Times are GPU times in microseconds unless they say otherwise.
 
-    Quantiles are of the samples that are kept; count, total and minimum of all there ever were.
+    Quantiles cover the samples that are kept; count, total and minimum cover all there ever were.
 
     Attributes:
         name: Of the region.
         kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
         count: How many samples there were.
-        kept: How many the quantiles are of.
+        kept: How many samples the quantiles cover.
         median_us: The middle one.
         p10_us: One in ten is below.
         p90_us: One in ten is above.
@@ -38,20 +38,20 @@ class RegionSummary:
         min_us: The smallest.
         mad_us: Median absolute deviation from the median, not scaled.
         total_us: Their sum.
-        share: Of the step: of the total of all outermost regions on the same clock. Above 1 where
-            a region stands inside of itself, as of a recursive function.
+        share: Share of the step: of the total of all outermost regions on the same clock. Above 1
+            if a region is nested in itself, as with a recursive function.
         transfers_us: Median time of regions of kinds h2d and d2h inside of it.
-        host_enqueue_us: Median host time in the block; None of captured regions alone.
+        host_enqueue_us: Median host time in the block; None if all regions were captured.
         gpu_gap_us: Median gap on the stream before it; None if not known.
         host_gap_us: Median gap on the host before it; None if not known.
         mhz: Median effective clock; None if no sample is stamped.
         gb_per_second: Median rate, where the bytes are known.
         flags: How many of the kept samples have each flag.
         verdict: What it means, in words.
-        nvml_mhz: Median clock of the SMs as NVML tells it; None if it was not asked.
+        nvml_mhz: Median clock of the SMs as NVML reports it; None if it was not asked.
         watts: Median power draw, likewise.
         celsius: Median temperature of the chip, likewise.
-        throttle: Beside how many of the kept samples each reason held the clock down, likewise.
+        throttle: For each reason, in how many of the kept samples it held the clock down, likewise.
     """
 
     name: str

@@ -46,22 +46,22 @@ class EventTimer(_runtime.RegionTimer):
     Args:
         device: ``None`` times the device that is current when a region begins, or the host where
             torch sees no GPU. ``"cuda:1"`` times that device always, ``"cpu"`` the host.
-        capacity: Regions of a device that may be under way at once. Beyond that the oldest one is
+        capacity: Regions of a device that may be in flight at once. Beyond that the oldest one is
             dropped and counted.
         history: Samples kept of each name, for quantiles, traces and plots.
-        stamp_every: One region of a name in so many is stamped with the GPU's clock by two kernels
-            of one thread, which costs it their launches; 0 for none.
+        stamp_every: One region in this many of each name is stamped with the GPU's clock. Two
+            kernels of one thread do that, and the region pays for their launches; 0 for none.
         nvtx: Whether regions are NVTX ranges too, for Nsight; has no effect without a GPU.
-        nvml: Whether clock, power, temperature and throttle reasons stand beside the samples. A
-            thread asks NVML for those of one GPU, ten times a second, until the timer is collected:
-            of the device, or without one of that which is current now. It changes no setting.
+        nvml: Whether samples also have clock, power, temperature and throttle reasons. A thread
+            asks NVML for them ten times a second until the timer is garbage-collected, for
+            ``device`` or, without one, for the device that is current now. It changes no setting.
 
     Attributes:
-        clock: What the times are of: ``"CUDA events"``, or the host's clock and why.
+        clock: Which clock the times are from: ``"CUDA events"``, or the host's clock and why.
 
     Raises:
-        DeviceError: The device is no GPU of this machine.
-        TypeError: The device is none at all.
+        DeviceError: ``device`` is not a GPU of this machine.
+        TypeError: ``device`` does not name a device.
         ValueError: A number is out of range.
         MissingExtraError: ``nvml=True``, and nvidia-ml-py is not installed.
         TimerError: The driver refused.
@@ -204,9 +204,10 @@ class EventTimer(_runtime.RegionTimer):
     def wrap(self, target: Target) -> Target:
         """Times the methods of a metric or collection, or the calls of a function.
 
-        A metric stays the same object, with the same states, and is still an instance of its
-        class. Copies and pickles of it are not timed. Of another module comes a function, without
-        its parameters: ``model.forward = timer.wrap(model.forward)`` keeps the module.
+        A metric stays the same object, with the same states, and is still an instance of its class.
+        Copies and pickles of it are not timed. For any other module the result is a function
+        without the module's parameters; to keep the module, write
+        ``model.forward = timer.wrap(model.forward)``.
 
         Args:
             target: A TorchMetrics metric or collection, one of ours, or a function.
@@ -234,9 +235,9 @@ class EventTimer(_runtime.RegionTimer):
         """Times copies between host and GPU as regions of their own, inside of the block.
 
         Sees the calls of `Tensor.to`, ``cuda``, ``cpu``, ``copy_``, ``item``, ``tolist``, ``bool``,
-        ``float``, ``int``, `torch.tensor` and `torch.as_tensor` that cross; their names are those
-        of the regions, their kind is ``"h2d"`` or ``"d2h"``, and their bytes are known. Costs each
-        function of torch in the block a call of Python.
+        ``float``, ``int``, `torch.tensor` and `torch.as_tensor` that cross between host and GPU.
+        The regions have the names of these calls, the kind ``"h2d"`` or ``"d2h"``, and the bytes.
+        Each torch function in the block costs one more Python call.
 
         Example:
             >>> import torch, syncfree
