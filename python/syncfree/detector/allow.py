@@ -20,7 +20,7 @@ _reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
 
 
 class allow_sync:
-    """Waits inside are meant: regions around do not count them.
+    """Allows the waits inside of it: regions around do not count them.
 
     A context manager and a decorator of functions and coroutine functions, which costs a few
     microseconds where no region is open. It also covers the asyncio tasks and, inside a region, the
