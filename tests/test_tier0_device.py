@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +100,7 @@ def test_cuda_tensors_refuse_numpy_as_torch_does() -> None:
         (lambda: torch.cuda.CUDAGraph(), "torch.cuda.CUDAGraph"),
         (lambda: torch.cuda.graph(None), "torch.cuda.graph"),
         (lambda: torch.cuda.make_graphed_callables(None, ()), "torch.cuda.make_graphed_callables"),
-        (lambda: torch.cuda.cudart(), "torch.cuda.cudart"),
+        (lambda: torch.cuda.cudart().cudaMemGetInfo(0), "cudart().cudaMemGetInfo"),
         (lambda: torch.cuda.MemPool(), "torch.cuda.MemPool"),
         (lambda: torch.cuda._sleep(9), "torch.cuda._sleep"),
         (lambda: torch.cuda.nccl.version(), "torch.cuda.nccl.version"),
@@ -118,7 +120,7 @@ def test_cuda_tensors_refuse_numpy_as_torch_does() -> None:
     ],
 )
 def test_what_is_not_supported_is_named(call: Any, name: str) -> None:
-    with Tier0(Recorder()), pytest.raises(VirtualDeviceError, match=name.replace(".", r"\.")):
+    with Tier0(Recorder()), pytest.raises(VirtualDeviceError, match=re.escape(name)):
         call()
 
 
@@ -185,3 +187,28 @@ def test_profilers_look_for_no_kernels(capfd: pytest.CaptureFixture[str]) -> Non
             x @ x
         assert "aten::mm" in trace.key_averages().table()
     assert "Failed to record CUDA event" not in capfd.readouterr().err
+
+
+def test_calls_that_tell_a_profiler_where_to_look(tmp_path: Path) -> None:
+    recorder = Recorder()
+    with Tier0(recorder):
+        runtime = torch.cuda.cudart()
+        assert runtime.cudaProfilerStart() == runtime.cudaError.success
+        torch.cuda.check_error(runtime.cudaProfilerStop())
+        assert not hasattr(runtime, "cudaHostRegister")
+        with torch.cuda.profiler.profile():
+            pass
+        torch.cuda.memory._record_memory_history(max_entries=10)
+        torch.cuda.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
+        torch.cuda.memory._record_memory_history(enabled=None)
+        assert torch.cuda.memory._snapshot()["segments"] == []
+        with torch.autograd.profiler.emit_nvtx(enabled=False):
+            pass
+        assert recorder.findings() == []
+        with torch.autograd.profiler.emit_nvtx() as ranges:  # torch waits around what it shows
+            assert ranges.enabled
+        with pytest.raises(ValueError, match="mine"), torch.autograd.profiler.emit_nvtx():
+            raise ValueError("mine")
+    assert {each.event.api for each in recorder.findings()} == {"torch.cuda.synchronize"}
+    assert recorder.counted() == 4
+    assert (tmp_path / "snapshot.pickle").stat().st_size

@@ -45,6 +45,8 @@ def install(replace: Replacements) -> None:
     replace.put(torch.cuda.nvtx, "range", _range)
     replace.put(torch.cuda.profiler, "start", answer_with())
     replace.put(torch.cuda.profiler, "stop", answer_with())
+    replace.put(torch.cuda.memory, "_record_memory_history", answer_with())
+    replace.put(torch.cuda.memory, "_snapshot", _snapshot)
 
 
 def _put_everywhere(replace: Replacements, name: str, new: Any) -> None:
@@ -136,6 +138,20 @@ def answer_with(answer: Any = None) -> Callable[..., Any]:
     return lambda *args, **kwargs: answer
 
 
+class _Runtime:
+    """What `torch.cuda.cudart()` gives, as far as it says where a profiler begins and ends."""
+
+    cudaError = SimpleNamespace(success=0)
+    cudaProfilerStart = cudaProfilerStop = staticmethod(answer_with(0))
+
+    def __getattr__(self, name: str) -> Any:
+        raise _MissingCall(f"torch.cuda.cudart().{name}")
+
+
+def _snapshot(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"segments": [], "device_traces": []}
+
+
 def _synchronize(device: Any = None) -> None:
     record(
         "torch.cuda.synchronize", "The host waits until the GPU has done everything queued so far."
@@ -225,6 +241,8 @@ _ANSWERS: dict[str, Any] = {
     "init": _none,
     "device_count": answer_with(1),
     "current_device": _zero,
+    "cudart": _Runtime,
+    "check_error": _none,
     "set_device": set_device,
     "device": _Device,
     "device_of": _DeviceOf,

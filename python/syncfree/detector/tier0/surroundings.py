@@ -36,6 +36,8 @@ def install(replace: Replacements) -> None:
     replace.wrap(torch.jit._builtins, "_find_builtin", partial(_scripting, replace))
     replace.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _host_profiler)
     replace.wrap(torch.autograd.profiler.profile, "__init__", _host_trace)
+    replace.put(torch.autograd.profiler.emit_nvtx, "__enter__", _wait_for_ranges)
+    replace.put(torch.autograd.profiler.emit_nvtx, "__exit__", _wait_for_ranges)
 
 
 def _device_module(old: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,6 +89,13 @@ def _host_trace(old: Callable[..., Any]) -> Callable[..., Any]:
         old(self, *args, **{**kwargs, "use_cuda": False, "use_device": None})
 
     return init
+
+
+def _wait_for_ranges(self: Any, *error: Any) -> Any:
+    """Nobody reads the ranges, but torch waits for the GPU before the first and after the last."""
+    if self.enabled:
+        torch.cuda.synchronize()
+    return None if error else self
 
 
 def _synchronize(device: Any = None) -> None:
