@@ -225,6 +225,35 @@ def test_fake_tensors_stay_fake() -> None:
         assert isinstance(x @ x * 2, FakeTensor)
 
 
+def test_gradients_of_fake_tensors() -> None:
+    with Tier0(Recorder()):
+        weight = torch.ones(2, 2, device="cuda", requires_grad=True)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            fake = mode.from_tensor(weight)
+            (torch.ones(2, 2, device="cuda") @ fake).sum().backward()
+            assert isinstance(fake.grad, FakeTensor)
+    assert weight.grad is None
+
+
+def test_control_flow_of_torch_reads_its_condition() -> None:
+    recorder = Recorder()
+    with Tier0(recorder):
+        layer = torch.nn.Linear(2, 2, device="cuda")
+        x = torch.ones(2, 2, device="cuda", requires_grad=True)
+        chosen = torch.cond(x.sum() > 0, lambda x: layer(x).sin(), lambda x: x.cos(), (x,))
+        chosen.sum().backward()
+        torch.testing.assert_close(chosen, layer(x).sin())
+        assert layer.weight.grad is not None
+        assert layer.weight.grad.is_cuda
+        (count,) = torch.while_loop(lambda i: i < 3, lambda i: (i + 1,), (chosen[0, 0] * 0,))
+        assert count.is_cuda
+    line = test_control_flow_of_torch_reads_its_condition.__code__.co_firstlineno
+    found = {each.line - line: (each.event.api, each.count) for each in recorder.findings()}
+    assert found[5] == ("Tensor.__bool__", 1)
+    assert found[10] == ("Tensor.__bool__", 4)
+    assert count.item() == 3
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_torchscript_knows_the_functions_that_are_replaced() -> None:
     def scripted(x: Tensor) -> Tensor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace as changed
 from functools import partial, wraps
 from typing import Any
 
 import torch
+from torch._subclasses.meta_utils import MetaTensorDescriber
 
 from syncfree.detector.tier0 import streams
 from syncfree.detector.tier0.device_module import (
@@ -19,6 +21,7 @@ from syncfree.detector.tier0.device_module import (
 )
 from syncfree.detector.tier0.recording import record
 from syncfree.detector.tier0.replacing import Replacements
+from syncfree.detector.tier0.residence import CUDA
 
 
 def install(replace: Replacements) -> None:
@@ -38,6 +41,9 @@ def install(replace: Replacements) -> None:
     replace.wrap(torch.autograd.profiler.profile, "__init__", _host_trace)
     replace.put(torch.autograd.profiler.emit_nvtx, "__enter__", _wait_for_ranges)
     replace.put(torch.autograd.profiler.emit_nvtx, "__exit__", _wait_for_ranges)
+    replace.wrap(MetaTensorDescriber, "describe_tensor", _fake_on_host)
+    replace.wrap(torch, "cond", _plain_cond)
+    replace.wrap(torch, "while_loop", _plain_while)
 
 
 def _device_module(old: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,6 +102,45 @@ def _wait_for_ranges(self: Any, *error: Any) -> Any:
     if self.enabled:
         torch.cuda.synchronize()
     return None if error else self
+
+
+def _plain_cond(old: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch says that it is equivalent to: torch compiles it first, and here nothing is."""
+
+    @wraps(old)
+    def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        if torch.compiler.is_compiling():
+            return old(pred, true_fn, false_fn, operands)
+        return (true_fn if pred else false_fn)(*operands)
+
+    return cond
+
+
+def _plain_while(old: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_plain_cond`."""
+
+    @wraps(old)
+    def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return old(cond_fn, body_fn, carried_inputs)
+        while cond_fn(*carried_inputs):
+            carried_inputs = body_fn(*carried_inputs)
+        return carried_inputs
+
+    return while_loop
+
+
+def _fake_on_host(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Fake tensors are the CPU's: for those of a GPU that is not there, autograd ends a program."""
+
+    @wraps(old)
+    def describe_tensor(*args: Any, **kwargs: Any) -> Any:
+        described = old(*args, **kwargs)
+        if described.device == CUDA:
+            described = changed(described, device=torch.device("cpu"))
+        return described
+
+    return describe_tensor
 
 
 def _synchronize(device: Any = None) -> None:
