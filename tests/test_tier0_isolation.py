@@ -265,6 +265,27 @@ def test_torchscript_knows_the_functions_that_are_replaced() -> None:
     assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_what_torchscript_makes_beside_a_tensor_is_marked() -> None:
+    def scripted(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        made = torch.arange(3, device=x.device)
+        return made, torch.zeros(3), made[made > 0]
+
+    class Scripted(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.zeros(x.shape, device=x.device)
+
+    recorder = Recorder()
+    with Tier0(recorder):
+        function, module = torch.jit.script(scripted), torch.jit.script(Scripted())
+        made = function(torch.ones(2, device="cuda"))
+        assert [each.is_cuda for each in made] == [True, False, True]
+        assert module(torch.ones(2, device="cuda")).is_cuda
+        assert apis(recorder) == {"aten::index"}
+        assert not any(each.is_cuda for each in function(torch.ones(2)))
+        assert not module(torch.ones(2)).is_cuda
+
+
 def test_a_function_stored_away_is_refused() -> None:
     factories = {"zeros": torch.zeros}
     with Tier0(Recorder()), pytest.raises(VirtualDeviceError, match="stored before"):

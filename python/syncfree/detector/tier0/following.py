@@ -107,7 +107,8 @@ class FollowMarks(TorchDispatchMode):
         if not tensors:
             made = func(*args, **options)
             if operation.makes_tensors and not thread.factory:
-                _put_all(made, Place.OPEN)
+                named = thread.scripted and options.get("device") is not None
+                _put_all(made, Place.DEVICE if named else Place.OPEN)
             return made
         places = [place_of(tensor) for tensor in tensors]
         if Place.DEVICE not in places:

@@ -16,6 +16,7 @@ _recorders: list[Recorder] = []
 class _Thread(threading.local):
     quiet = 0
     factory = 0
+    scripted = 0
 
 
 class _Device:
@@ -99,3 +100,13 @@ def in_factory() -> Iterator[None]:
         yield
     finally:
         thread.factory -= 1
+
+
+@contextmanager
+def in_script() -> Iterator[None]:
+    """Code of TorchScript that was given tensors of the device runs inside."""
+    thread.scripted += 1
+    try:
+        yield
+    finally:
+        thread.scripted -= 1

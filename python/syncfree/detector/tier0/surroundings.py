@@ -9,7 +9,9 @@ from functools import partial, wraps
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._subclasses.meta_utils import MetaTensorDescriber
+from torch.utils._pytree import tree_leaves
 
 from syncfree.detector.tier0 import streams
 from syncfree.detector.tier0.device_module import (
@@ -19,9 +21,9 @@ from syncfree.detector.tier0.device_module import (
     empty_cache,
     set_device,
 )
-from syncfree.detector.tier0.recording import record
+from syncfree.detector.tier0.recording import in_script, record
 from syncfree.detector.tier0.replacing import Replacements
-from syncfree.detector.tier0.residence import CUDA
+from syncfree.detector.tier0.residence import CUDA, on_device
 
 
 def install(replace: Replacements) -> None:
@@ -37,6 +39,8 @@ def install(replace: Replacements) -> None:
     replace.put(torch, "Event", streams.Event)
     replace.wrap(torch, "compile", _eager)
     replace.wrap(torch.jit._builtins, "_find_builtin", partial(_scripting, replace))
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        replace.wrap(kind, "__call__", _scripted)
     replace.wrap(torch.profiler.profiler._KinetoProfile, "__init__", _host_profiler)
     replace.wrap(torch.autograd.profiler.profile, "__init__", _host_trace)
     replace.put(torch.autograd.profiler.emit_nvtx, "__enter__", _wait_for_ranges)
@@ -73,6 +77,19 @@ def _scripting(replace: Replacements, old: Callable[..., Any]) -> Callable[..., 
         return old(replace.original(fn))
 
     return find_builtin
+
+
+def _scripted(old: Callable[..., Any]) -> Callable[..., Any]:
+    """TorchScript sees the CPU in `x.device`: what it makes there would be beside what it gets."""
+
+    @wraps(old)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = tree_leaves((args[1:], kwargs))
+        marked = any(isinstance(each, Tensor) and on_device(each) for each in given)
+        with in_script() if marked else nullcontext():
+            return old(*args, **kwargs)
+
+    return call
 
 
 def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
