@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import linecache
 import runpy
 import subprocess
@@ -188,6 +189,18 @@ def test_a_loop_with_everything(recorder: Recorder, tmp_path: Path, workers: int
     expected = {number for number, line in enumerate(lines, first) if "# sync" in line}
     assert {f.line for f in waits(recorder) if f.file == __file__} == expected
     assert all(f.file == __file__ for f in waits(recorder))
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_checkpoint_waits_once(recorder: Recorder, zipped: bool) -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).cuda()
+    for _ in range(2):
+        torch.save(net.state_dict(), io.BytesIO(), _use_new_zipfile_serialization=zipped)
+    (saved,) = waits(recorder)
+    assert (saved.event.api, saved.count) == ("UntypedStorage.cpu", 2)
+    net[0].weight.untyped_storage().cpu()
+    net[1].weight.untyped_storage().cpu()
+    assert sum(each.count for each in waits(recorder)) == 4
 
 
 def test_gradient_checkpointing(recorder: Recorder) -> None:

@@ -17,6 +17,8 @@ class _Thread(threading.local):
     quiet = 0
     factory = 0
     scripted = 0
+    # Inside of torch.save: whether a copy to the host came before.
+    saved: bool | None = None
 
 
 class _Device:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from syncfree.detector.findings import Verdict
-from syncfree.detector.tier0.recording import quiet, record
+from syncfree.detector.tier0.recording import quiet, record, thread
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import CUDA, Place, is_cuda, put_storage, storage_on_device
 from syncfree.errors import VirtualDeviceError
@@ -18,11 +18,26 @@ _CPU = torch.device("cpu")
 
 
 def install(replace: Replacements) -> None:
-    """Replaces methods of `torch.UntypedStorage`."""
+    """Replaces methods of `torch.UntypedStorage`, and `torch.save`."""
     for name, make in _METHODS.items():
         replace.wrap(torch.UntypedStorage, name, make)
     for name, answer in (("device", CUDA), ("is_cuda", True)):
         replace.wrap(torch.UntypedStorage, name, partial(_property, answer))
+    replace.wrap(torch, "save", _save)
+
+
+def _save(old: Callable[..., Any]) -> Callable[..., Any]:
+    """One wait, however many tensors: the copies after the first find nothing queued."""
+
+    @wraps(old)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        before, thread.saved = thread.saved, False
+        try:
+            return old(*args, **kwargs)
+        finally:
+            thread.saved = before
+
+    return save
 
 
 def _property(answer: Any, old: Any) -> property:
@@ -41,6 +56,10 @@ def _copy(storage: Any, place: Place | None) -> Any:
 
 
 def _download(storage: Any, api: str) -> Any:
+    if thread.saved:
+        return _copy(storage, None)
+    if thread.saved is not None:
+        thread.saved = True
     record(
         api,
         "A copy to the host returns when the GPU has finished everything queued before it.",
