@@ -110,9 +110,9 @@ READER = (
     "more rarely; what only shows the result can wait for it. If it is meant: `# sync-ok: reason`."
 )
 INDEX = (
-    "The index is on the host, and every use copies it. Make it on the device, as in "
-    "`torch.randperm(n, device=x.device)`, or copy it there once: "
-    "`index.pin_memory().to(device, non_blocking=True)`."
+    "The index is on the host, and every use copies it, also that of a list, as in `x[:, [-1]]`: "
+    "a slice, `x[:, -1:]`, needs none. Make it on the device, as in `torch.randperm(n, "
+    "device=x.device)`, or copy it there once: `index.pin_memory().to(device, non_blocking=True)`."
 )
 ALLOCATOR = (
     "Freeing or reserving device memory may wait for all of it. Take `torch.cuda.empty_cache()` "
