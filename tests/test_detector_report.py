@@ -188,6 +188,26 @@ def test_text_names_everything(report: Report, train: str) -> None:
     assert text.splitlines()[-1].startswith("A wait that is meant: `# sync-ok: reason`")
 
 
+def test_text_shows_the_statement_of_several_lines(tmp_path: Path) -> None:
+    file = tmp_path / "lines.py"
+    file.write_text(
+        "if (\n    loss.isnan()  # why\n    .any()\n):\n    pass\n"
+        f"table = [\n    {', '.join(['first'] * 40)},\n    loss.item(),\n    1,\n]\n"
+        f"print('{'long ' * 40}', loss.item())\n"
+        f"many = (\n    loss.item(),\n{'    another,' * 20}\n)\n"
+    )
+    shown = {line: make_report(make_event(str(file), line)) for line in (1, 2, 8, 11, 13)}
+    for line in (1, 2):
+        assert "      if (loss.isnan().any()):\n" in str(shown[line])
+    assert "      loss.item(), 1,]\n" in str(shown[8])
+    assert f"      print('{'long ' * 40}', loss.item())\n" in str(shown[11])
+    assert re.search(r"      loss\.item\(\), another,.{130,150} \.\.\.\n", str(shown[13]))
+    console = Console(width=300, file=io.StringIO())
+    console.print(shown[1].table())
+    assert "if (loss.isnan().any()):" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown[1].json()["findings"][0]["source"] == "if ("
+
+
 def test_text_of_a_pragma_without_its_reason(train: str) -> None:
     text = Path(train).read_text()
     Path(train).write_text(text.replace("return loss.item()", "return loss.item()  # sync-ok"))

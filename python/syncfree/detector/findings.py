@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,18 +42,41 @@ class Frame:
     @property
     def statement(self) -> str:
         """The text of the whole statement in one line, without what is indented below it."""
-        return _statement(self.file, self.line, self.source)
+        lines, _ = _statement(self.file, self.line, self.source)
+        return " ".join(lines)
+
+    @property
+    def excerpt(self) -> str:
+        """What a report shows: the statement, or of a long one what stands from the line on."""
+        lines, before = _statement(self.file, self.line, self.source)
+        if len(lines) < 2:
+            return self.source
+        text = _in_one(lines)
+        if len(text) > _LONG:
+            text = _in_one(lines[before:])
+        return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
 
+_LONG = 160
+_COMMENT = re.compile(r"(^|\s+)#\s.*$")
+_WITHOUT_SPACE = re.compile(r"(?<=[(\[{])\n|\n(?=[)\]}.])")
+
+
+def _in_one(lines: Iterable[str]) -> str:
+    text = "\n".join(filter(None, (_COMMENT.sub("", each) for each in lines)))
+    return _WITHOUT_SPACE.sub("", text).replace("\n", " ")
+
+
 @lru_cache(maxsize=1024)
-def _statement(file: str, line: int, source: str) -> str:
+def _statement(file: str, line: int, source: str) -> tuple[list[str], int]:
+    """Its lines, and how many of them stand before the one that is asked for."""
     lines = linecache.getlines(file)
     around = [(first, last) for first, last in _statements("".join(lines)) if first <= line <= last]
     first, last = max(around, default=(line, line))
-    return " ".join(each.strip() for each in lines[first - 1 : last]) or source
+    return [each.strip() for each in lines[first - 1 : last]] or [source], line - first
 
 
 @lru_cache(maxsize=16)

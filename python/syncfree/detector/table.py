@@ -59,7 +59,7 @@ def _place(finding: Finding) -> Text:
         kind,
     )
     for line in details(finding):
-        text.append(f"\n    {_short(line)}", "bold" if line == finding.source else "none")
+        text.append(f"\n    {_short(line)}", "bold" if line == finding.frame.excerpt else "none")
     return text.append(f"\n{finding.suggestion}", "dim") if finding.counts else text
 
 

@@ -107,20 +107,20 @@ def cost(finding: Finding, report: Report) -> str:
 
 def details(finding: Finding) -> list[str]:
     """The lines below the place of a finding: its source, the reason, and who is behind it."""
-    lines = [each for each in (finding.source, finding.event.why) if each]
+    lines = [each for each in (finding.frame.excerpt, finding.event.why) if each]
     caller = finding.event.caller
     if caller is not None:
-        lines.append(f"called from {caller} in {caller.function}: {caller.source}")
+        lines.append(f"called from {caller} in {caller.function}: {caller.excerpt}")
     forward = finding.event.forward
     if forward == FORWARD_NOT_KEPT:
         lines.append("backward of a line that is no longer kept, or that ran before the region")
     elif forward is not None:
-        lines.append(f"backward of {forward}: {forward.source}")
+        lines.append(f"backward of {forward}: {forward.excerpt}")
     if finding.event.op_stack not in ((), (finding.event.api,)):
         lines.append(f"inside of {' < '.join(finding.event.op_stack)}")
     reader = finding.event.reader
     if reader is not None:
-        lines.append(f"inside of torch: {reader} in {reader.function}: {reader.source}")
+        lines.append(f"inside of torch: {reader} in {reader.function}: {reader.excerpt}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
     if finding.event.one_time:
