@@ -20,6 +20,11 @@ from syncfree.detector.suggestions import suggest
             "append `tensor.detach()`",
         ),
         ({"api": "Tensor.item", "source": "if loss.item() > 3:"}, "torch.where(condition"),
+        ({"api": "Tensor.item", "source": "assert loss.item() < 9"}, "torch._assert_async("),
+        (
+            {"api": "Tensor.__bool__", "source": ").all()", "statement": "assert (x > 0 ).all()"},
+            "torch._assert_async(",
+        ),
         ({"api": "Tensor.item", "source": "x = loss.item() * 2"}, "0-d tensor"),
         (
             {

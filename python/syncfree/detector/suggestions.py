@@ -28,6 +28,10 @@ BRANCH = (
     "Decide on the device: `torch.where(condition, a, b)`, or multiply by the condition. Where "
     f"Python must branch, look at {_DEFERRED} of an earlier step."
 )
+ASSERT = (
+    "`torch._assert_async(condition)` checks on the GPU, without a wait: where it fails, a later "
+    "call raises. Or check once an epoch."
+)
 MASK = (
     "Keep the full shape: `torch.where(mask, x, 0)` or `x * mask`, and divide by `mask.sum()`; for "
     "assignments `x.masked_fill_(mask, value)`; with a known bound `torch.nonzero_static(mask, "
@@ -178,6 +182,7 @@ _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto
 _NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(")
 _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
+_ASSERT = re.compile(r"\s*assert\b")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
 # Torch reads these itself: nothing that the line says is read.
 _CLIPS = re.compile(r"\bclip_grad_norm_?\(")
@@ -240,7 +245,7 @@ def suggest(
     if reader and known not in (PADDING, IMAGE_METRIC) and not _reads_as_well(api, source):
         known = next(text for pattern, text in _BY_READER if re.search(pattern, reader))
     if known is not None:
-        return known
+        return ASSERT if known is BRANCH and _ASSERT.match(statement or source) else known
     if any(_READS.search(name) for name in names):
         return _of_a_read(source, statement)
     if direction == "h2d":
@@ -296,6 +301,8 @@ def _of_a_read(source: str, statement: str = "") -> str:
     if condition is not None and not _READS_ITSELF.search(condition[1]):
         # `x.item() if torch.is_tensor(x) else x`: the choice is made without the value.
         source = source[: condition.start()] + source[condition.end() :]
+    if _ASSERT.match(statement or source):
+        return ASSERT
     return BRANCH if _BRANCH.search(source) else SCALAR
 
 
