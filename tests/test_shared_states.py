@@ -11,7 +11,7 @@ import torch
 import torchmetrics.classification as tm
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.wrappers import Running
+from torchmetrics.wrappers import MinMaxMetric, Running
 
 import syncfree
 from class_cases import CASES, ClassCase
@@ -345,6 +345,16 @@ def test_states_kept_from_a_group(
             getattr(collection, step)(*batch)
         assert torch.equal(kept, before)
         assert all(counted(metric) == 20 * (seen + 3) for metric in collection.values())
+
+
+@pytest.mark.parametrize("step", ["update", "forward"])
+def test_a_group_of_wrappers_which_have_no_states(step: str, device: str) -> None:
+    metrics = {name: MinMaxMetric(sf.MulticlassAccuracy(5)) for name in "ab"}
+    collection = syncfree.MetricCollection(metrics, compute_groups=[["a", "b"]]).to(device)
+    ((preds, target),) = batches(1, device)
+    getattr(collection, step)(preds, target)
+    alone = sf.MulticlassAccuracy(5).to(device)
+    same_value(collection.compute()["a_raw"], alone(preds, target))
 
 
 def test_an_error_of_one_leaves_the_others_computed(device: str) -> None:

@@ -133,7 +133,8 @@ def led(leader: Metric, members: Sequence[Metric]) -> Iterator[None]:
 
     Before the first batch they hold their own.
     """
-    if members and not is_dynamo_compiling():  # compiled code does not ask who holds them
+    # Compiled code does not ask who holds them; a wrapper in a group that the user made has none.
+    if members and leader._defaults and not is_dynamo_compiling():
         name, own = next(iter(leader._defaults)), leader.__dict__
         holders = (member for member in members if member.__dict__.get(name) is own[name])
         own["_followers"] = sum(1 for _ in holders)
