@@ -360,3 +360,19 @@ def test_a_statement_of_several_lines(tmp_path: Path) -> None:
     assert Frame(str(file), 6, "<module>").statement == "print( step, loss.item(), )"
     assert Frame(str(file), 2, "<module>").statement == "for step in range( 9 ):"
     assert Frame(str(tmp_path / "gone.py"), 2, "<module>").statement == ""
+
+
+def test_the_head_of_a_match(tmp_path: Path) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text("match loss.item():\n    case 0 if x.any():\n        print(\n            1)\n")
+    heads = ("match loss.item():", "case 0 if x.any():", "print( 1)")
+    for line, head in enumerate(heads, 1):
+        assert Frame(str(file), line, "<module>").statement == head
+
+
+@pytest.mark.filterwarnings("error")
+def test_reading_a_statement_says_nothing_of_the_file(tmp_path: Path) -> None:
+    """Python did, when it compiled the program; a copy of it from a cache would be silent."""
+    file = tmp_path / "loop.py"
+    file.write_text("print(\n    '\\d',\n    loss.item(),\n)\n")
+    assert Frame(str(file), 3, "<module>").statement == r"print( '\d', loss.item(), )"

@@ -6,6 +6,7 @@ import ast
 import linecache
 import re
 import threading
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -83,14 +84,24 @@ def _statement(file: str, line: int, source: str) -> tuple[list[str], int]:
 def _statements(text: str) -> list[tuple[int, int]]:
     """First and last line of each statement; of one with a body, as of `if`, its head."""
     try:
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file, which Python said when it was imported
+            tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return []
-    bodies = [getattr(node, "body", None) for node in nodes]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    bodies = [_first_of_body(node) for node in nodes]
     return [
-        (node.lineno, max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or 0)
-        for node, body in zip(nodes, bodies, strict=True)
+        (node.lineno, max(node.lineno, first - 1) if first else node.end_lineno or 0)
+        for node, first in zip(nodes, bodies, strict=True)
     ]
+
+
+def _first_of_body(statement: ast.stmt) -> int | None:
+    if isinstance(statement, ast.Match):
+        return statement.cases[0].pattern.lineno
+    body = getattr(statement, "body", None)
+    return body[0].lineno if body else None
 
 
 FORWARD_NOT_KEPT = Frame("<forward line not kept>", 0, "<unknown>")
