@@ -281,6 +281,18 @@ def test_half_a_last_line_is_left_out(tmp_path):
     assert list(read_journals(tmp_path, {"metrics": ["psnr"]})) == []
 
 
+def test_a_rank_that_fails_after_the_end_still_hears_of_it():
+    """It waits for the last word before it raises; forgotten too early it would wait for ever."""
+    channel = Channel(dist.HashStore(), "run")
+    coordinator, worker = Coordinator(channel, 1, [1.0]), Worker(channel, 0, 1)
+    worker.ready(torch.device("cpu"), "thread", Busy())
+    worker.fail(ValueError("too late"))
+    coordinator.end("result")
+    assert channel.read("word/0") == {"end": "result"}
+    assert list(worker.rounds()) == []
+    assert worker.result == "result"
+
+
 def test_a_full_disk_is_told_with_the_name_of_the_journal(tmp_path):
     journal = Journal(tmp_path, 0, {})
     (path,) = tmp_path.iterdir()

@@ -144,9 +144,11 @@ class Coordinator:
         while self._ranks and self._clock() < latest:
             gone = {rank for rank, _ in self._deaths()}
             for each in tuple(self._ranks):
-                messages = self._ranks[each].mailbox.collect()
-                left = any("goodbye" in message or "failed" in message for message in messages)
-                if left or each in gone:
+                messages = list(self._ranks[each].mailbox.collect())
+                failed = [message["failed"] for message in messages if "failed" in message]
+                if failed:
+                    self._lost[each] = failed[0]
+                if failed or each in gone or any("goodbye" in message for message in messages):
                     del self._ranks[each]
             time.sleep(POLL_SECONDS)
         # A store may outlive many runs. A lost rank that comes back looks for these words, though.
