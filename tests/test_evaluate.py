@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 
 import numpy as np
@@ -14,6 +16,7 @@ from torch.utils.data import default_collate
 from syncfree.distributed import evaluate, launch
 from syncfree.distributed.flight import Flight
 from syncfree.distributed.inference import Inference
+from syncfree.distributed.launcher import Launcher
 from syncfree.errors import DeviceError, EvaluationError, LibraryError, RankError
 from syncfree.functional import peak_signal_noise_ratio
 
@@ -389,3 +392,19 @@ def test_launch_names_the_process_that_failed():
         launch(_fails, ["cpu", "cpu"])
     with pytest.raises(ValueError, match="at least one device"):
         launch(_fails, [])
+
+
+def test_ctrl_c_during_the_start_leaves_no_process(interruptible, monkeypatch):
+    launcher = Launcher(_fails, ["cpu"])
+    (process,) = launcher._processes.values()
+    start = type(process).start
+
+    def interrupted(process):
+        start(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(type(process), "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), launcher:
+        pass
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL

@@ -62,10 +62,16 @@ class Launcher:
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            try:
+                for process in self._processes.values():
+                    process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:  # such as Ctrl-C, which comes now; nothing calls `__exit__`
             for process in self._processes.values():
-                process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                if process.pid is not None:
+                    process.kill()
+            raise
         return self
 
     def __exit__(
