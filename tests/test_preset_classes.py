@@ -282,6 +282,23 @@ def test_states_stay_where_they_are(kind: type[Metric], preset: str, device: str
     assert [x.dtype for x in metric.metric_state.values() if isinstance(x, Tensor)] == dtypes
 
 
+@pytest.mark.parametrize("step", ["update", "forward"])
+@pytest.mark.parametrize(("kind", "preset"), EVERY[:-1], ids=lambda x: getattr(x, "__name__", x))
+def test_compiles_once(kind: type[Metric], preset: str, step: str, device: str) -> None:
+    """All but PSNR's, whose states are lists."""
+    metric, plain = (make(kind, device, preset=preset) for _ in range(2))
+    before = places(metric)
+    images = image_pair(SHAPES[0], torch.float32, device)
+    torch._dynamo.reset()
+    run = torch.compile(getattr(metric, step), fullgraph=True, backend="aot_eager")
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            run(*images)
+            getattr(plain, step)(*images)
+    torch.testing.assert_close(metric.metric_state, plain.metric_state)
+    assert places(metric) == before
+
+
 @pytest.mark.needs_cuda
 @each
 def test_steps_never_wait(kind: type[Metric], preset: str) -> None:

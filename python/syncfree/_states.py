@@ -250,9 +250,7 @@ class StatesInPlace(Metric):
 
 def _can_hold(state: Tensor, default: Tensor) -> bool:
     """Whether the default's values can be written into the state's storage."""
-    usable = torch.is_inference_mode_enabled() or not state.is_inference()
-    alike = state.shape == default.shape and state.dtype == default.dtype
-    return usable and alike and 0 not in state.stride()
+    return can_take(state, default) and 0 not in state.stride()
 
 
 def can_take(total: Tensor, more: Tensor) -> bool:
