@@ -171,6 +171,37 @@ def test_metrics_that_have_seen_something_stay_apart(device: str) -> None:
     torch.testing.assert_close(ours.compute()["f1"], expected.compute())
 
 
+@pytest.mark.parametrize("step", ["update", "forward"])
+@pytest.mark.parametrize("name", ["accuracy", "f1"])
+def test_metrics_merged_before_a_batch_stay_apart(name: str, step: str) -> None:
+    """A merge is no update, but what it brought is that metric's alone."""
+    ours, theirs = make("multiclass", "cpu")
+    for again in (False, True):
+        for collection in (ours, theirs):
+            other = collection[name].clone()
+            other.update(*scores("cpu", 7))
+            collection[name].merge_state(other)
+            getattr(collection, step)(*scores("cpu", 0))
+        same(ours.compute(), theirs.compute())
+        assert frozenset({name}) in groups(ours), again
+        for collection in (ours, theirs):
+            collection.reset()
+    ours.update(*scores("cpu", 0))
+    assert frozenset({name}) not in groups(ours)
+
+
+def test_merged_metrics_of_ours_tell_without_their_values() -> None:
+    """As on a GPU, where the host would have to wait."""
+    metrics = {"a": sc.MulticlassAccuracy(CLASSES), "b": sc.MulticlassAccuracy(CLASSES)}
+    other = sc.MulticlassAccuracy(CLASSES).to("meta")
+    ours = sf.MetricCollection(metrics).to("meta")
+    assert list(ours._teams_to_come()) == [["a", "b"]]
+    ours["a"].merge_state(other)
+    assert list(ours._teams_to_come()) == [["a"], ["b"]]
+    ours.reset()
+    assert list(ours._teams_to_come()) == [["a", "b"]]
+
+
 def test_added_metrics(device: str) -> None:
     """What shared its states before goes on doing so; what comes later does not join them."""
     ours, theirs = make("multiclass", device)[0], alone("multiclass", device)

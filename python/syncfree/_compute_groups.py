@@ -163,17 +163,38 @@ def forget(leader: Metric, member: Metric) -> None:
         return
     states = dict.fromkeys(all_states(member))
     member.__dict__.update(states, _update_count=0, _forward_cache=None, _computed=None)
-    member.__dict__.update(_cache=None, _is_synced=False)
+    member.__dict__.update(_cache=None, _is_synced=False, _is_merged=False)
 
 
-def split_by_history(metrics: Mapping[str, Metric], names: Iterable[str]) -> list[list[str]]:
-    """Keeps together what has seen the same: nothing yet, or everything in the same states."""
+def split_by_history(
+    metrics: Mapping[str, Metric], names: Iterable[str], loaded: bool
+) -> list[list[str]]:
+    """Keeps together what has seen the same: nothing yet, or everything in the same states.
+
+    What was ``loaded`` counts as nothing: `split_by_saved` has told it apart.
+    """
     histories: dict[Hashable, list[str]] = {}
     for name in names:
         metric = metrics[name]
-        seen = tuple(map(id, metric.metric_state.values())) if metric._update_count else ()
+        seen = tuple(map(id, metric.metric_state.values())) if _has_counts(metric, loaded) else ()
         histories.setdefault((metric.device, seen), []).append(name)
     return list(histories.values())
+
+
+def _has_counts(metric: Metric, loaded: bool) -> bool:
+    """Whether a metric has seen something, or was merged with one that has."""
+    if metric._update_count or metric.__dict__.get("_is_merged"):
+        return True
+    if loaded:
+        return False
+    # TorchMetrics' do not tell of a merge. On a GPU the host would wait to see it in their values.
+    pairs = [(getattr(metric, name), default) for name, default in metric._defaults.items()]
+    return any(
+        bool(state)
+        if isinstance(state, list)
+        else state.device.type == "cpu" and not is_dynamo_compiling() and not _equal(state, default)
+        for state, default in pairs
+    )
 
 
 def split_by_saved(

@@ -66,6 +66,7 @@ class StatesInPlace(Metric):
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
         _hidden_defaults: dict[str, Tensor]
         _is_replayed: bool
+        _is_merged: bool
         _followers: int
 
     # How many others hold the states and mean to see them grow, as members of a compute group.
@@ -73,6 +74,9 @@ class StatesInPlace(Metric):
 
     # Whether a CUDA graph counts into the states, of whose replays the metric does not learn.
     _is_replayed = False
+
+    # Whether counts came by `merge_state`, which is no update.
+    _is_merged = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_hidden_defaults"] = {}
@@ -108,6 +112,7 @@ class StatesInPlace(Metric):
         attributes.update(
             _update_count=0, _forward_cache=None, _computed=None, _cache=None, _is_synced=False
         )
+        attributes["_is_merged"] = False
         olds: list[Tensor] = []
         news: list[Tensor] = []
         for name in (*self._defaults, *self._hidden_defaults):
@@ -132,7 +137,7 @@ class StatesInPlace(Metric):
             for name, state in self._hidden_states().items():
                 more = incoming_state.__dict__[name].to(state.device)
                 self.__dict__[name] = settle(state, state + more)
-        self.__dict__["_computed"] = None
+        self.__dict__.update(_computed=None, _is_merged=True)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -141,7 +146,7 @@ class StatesInPlace(Metric):
         with self._states_in_place():
             super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if loads:
-            self.__dict__["_computed"] = None
+            self.__dict__.update(_computed=None, _is_merged=False)
             for name, state in self._hidden_states().items():
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 

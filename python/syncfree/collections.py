@@ -88,10 +88,11 @@ class MetricCollection(_TorchMetricsCollection):
         """The groups that a first batch forms, as it may have in other processes."""
         if self._groups_checked or not self._enable_compute_groups:
             return ()
+        loaded = self._candidates is not self._alike
         return (
             part
             for names in self._candidates
-            for part in _compute_groups.split_by_history(self._modules, names)
+            for part in _compute_groups.split_by_history(self._modules, names, loaded)
         )
 
     def _load_from_state_dict(
