@@ -190,6 +190,19 @@ def test_metrics_merged_before_a_batch_stay_apart(name: str, step: str) -> None:
     assert frozenset({name}) not in groups(ours)
 
 
+@pytest.mark.parametrize(
+    "option", [{"top_k": 2}, {"ignore_index": 0}, {"average": "micro"}], ids=str
+)
+def test_options_that_are_set_later_part_metrics(option: dict[str, Any], device: str) -> None:
+    ours, theirs = make("multiclass", device)
+    for collection in (ours, theirs):
+        for name, value in option.items():
+            setattr(collection["accuracy"], name, value)
+        collection.update(*scores(device, 0))
+        collection(*scores(device, 1))
+    same(ours.compute(), theirs.compute())
+
+
 def test_merged_metrics_of_ours_tell_without_their_values() -> None:
     """As on a GPU, where the host would have to wait."""
     metrics = {"a": sc.MulticlassAccuracy(CLASSES), "b": sc.MulticlassAccuracy(CLASSES)}

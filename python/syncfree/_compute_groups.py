@@ -169,7 +169,7 @@ def forget(leader: Metric, member: Metric) -> None:
 def split_by_history(
     metrics: Mapping[str, Metric], names: Iterable[str], loaded: bool
 ) -> list[list[str]]:
-    """Keeps together what has seen the same: nothing yet, or everything in the same states.
+    """Keeps together what counts the same and has: nothing yet, or everything in the same states.
 
     What was ``loaded`` counts as nothing: `split_by_saved` has told it apart.
     """
@@ -177,8 +177,21 @@ def split_by_history(
     for name in names:
         metric = metrics[name]
         seen = tuple(map(id, metric.metric_state.values())) if _has_counts(metric, loaded) else ()
-        histories.setdefault((metric.device, seen), []).append(name)
+        key = metric.device, seen, _options_now(metric)
+        histories.setdefault(key, []).append(name)
     return list(histories.values())
+
+
+def _options_now(metric: Metric) -> Hashable:
+    """What may have been set since `group_alike` compared; tensors are not looked at again."""
+    names = UPDATES.get(_torchmetrics_update(metric), ())
+    options = (
+        _comparable(metric, name)
+        for name in names
+        if not isinstance(getattr(metric, name, None), Tensor)
+    )
+    shapes = (getattr(default, "shape", None) for default in metric._defaults.values())
+    return *options, *shapes
 
 
 def _has_counts(metric: Metric, loaded: bool) -> bool:
