@@ -180,6 +180,49 @@ def test_bad_arguments(name: str, options: dict[str, Any], message: str) -> None
         getattr(classification, name)(**options)
 
 
+@pytest.mark.parametrize("value", [np.int64(2), np.uint8(2), np.array(2)], ids=repr)
+def test_integers_of_numpy_as_top_k(value: Any, device: str) -> None:
+    preds, target = torch.rand(16, 5, device=device), torch.arange(16, device=device) % 5
+    ours, theirs = pair("MulticlassAccuracy", {"num_classes": 5, "top_k": value}, device)
+    torch.testing.assert_close(ours(preds, target), theirs(preds, target))
+    got = functional.multiclass_accuracy(preds, target, 5, top_k=value)
+    torch.testing.assert_close(got, ours.compute())
+    with pytest.raises(ValueError, match=r"Convert it with `int\(top_k\)`"):
+        classification.MulticlassAccuracy(5, top_k=torch.tensor(2))
+
+
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ({"average": "macro"}, {"average": "micro"}),
+        ({"average": "micro"}, {"average": "none"}),
+        ({"average": "micro"}, {"top_k": 2}),
+    ],
+    ids=str,
+)
+def test_options_changed_before_the_first_batch(
+    options: dict[str, Any], changed: dict[str, Any], device: str
+) -> None:
+    """The states take the size that is wanted; later they cannot, and nothing changes."""
+    preds, target = torch.rand(16, 5, device=device), torch.arange(16, device=device) % 5
+    late, fresh = (
+        classification.MulticlassAccuracy(5, **{**options, **more}).to(device)
+        for more in ({}, changed)
+    )
+    before = late(preds, target)
+    ((name, value),) = changed.items()
+    with pytest.raises(ValueError, match=rf"`{name}` to be changed before the first.*`reset\(\)`"):
+        setattr(late, name, value)
+    torch.testing.assert_close(late(preds, target), before)
+    late.reset()
+    setattr(late, name, value)
+    torch.testing.assert_close(late(preds, target), fresh(preds, target))
+    late.reset()
+    late.update(preds, target)
+    torch.testing.assert_close(late.compute(), fresh.compute())
+    torch.testing.assert_close(late.metric_state, fresh.metric_state)
+
+
 # ---- Bad inputs.
 
 

@@ -268,6 +268,15 @@ def can_take(total: Tensor, more: Tensor) -> bool:
     return usable and total.shape == more.shape and total.dtype == more.dtype
 
 
+def require_list(name: str, state: object) -> None:
+    """Raises for a list state that holds the tensor which a `sync` made of it."""
+    if not isinstance(state, list):
+        raise TypeError(
+            f"Expected state `{name}` to be a list, but got {type(state).__name__}. While a metric "
+            "is synced it takes no batch: call `unsync()` before."
+        )
+
+
 def settle(old: Any, new: Any) -> Any:
     """The new state, in the old one's storage where that can hold it, and in nobody else's."""
     if isinstance(new, list):

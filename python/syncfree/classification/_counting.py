@@ -13,11 +13,14 @@ from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_cat
 from syncfree import _errors
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops import accuracy as ops
+from syncfree._states import require_list
 from syncfree.functional.classification._call import call
 
 _OPTIONS = frozenset(
     ("threshold", "num_classes", "num_labels", "top_k", "average", "ignore_index", "validate_args")
 )
+
+_STATES = ("tp", "fp", "tn", "fn")
 
 _OF_SLOT = frozenset(("_error_slot", "_batch_options"))
 
@@ -63,9 +66,43 @@ class CountingMetric(SyncFreeMetric):
             self._add_hidden_state("_bad", torch.zeros(1, dtype=torch.int64))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _OPTIONS and "_op_task" in self.__dict__):
+            super().__setattr__(name, value)
+            return
+        before = getattr(self, name)
         super().__setattr__(name, value)
-        if name in _OPTIONS and "_op_task" in self.__dict__:
+        try:
             self._prepare()
+            self._fit_states(name)
+        except ValueError:
+            super().__setattr__(name, before)
+            self._prepare()
+            raise
+
+    def _fit_states(self, option: str) -> None:
+        """Gives the states the size that a changed option wants, if they have counted nothing."""
+        arguments = *self._op_own, self._op_options, self._op_ignore_index
+        size = ops.sets_of_counts(self._op_task, arguments)
+        if self._is_samplewise or self.tp.numel() == size:
+            return
+        # The host waits where they are on a GPU: options are not changed in a loop.
+        if (
+            self._update_count
+            or self._is_replayed
+            or any(map(bool, map(torch.any, self._counts())))
+        ):
+            raise ValueError(
+                f"Expected argument `{option}` to be changed before the first batch, but the "
+                f"states have counted for {self.tp.numel()} where it wants them for {size}. Call "
+                "`reset()` before, or make another metric."
+            )
+        for state in _STATES:
+            default = getattr(self, state).new_zeros(size)
+            self._defaults[state] = default
+            setattr(self, state, default.clone())
+
+    def _counts(self) -> tuple[Any, Any, Any, Any]:
+        return self.tp, self.fp, self.tn, self.fn
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a batch to the counts, in one launch.
@@ -105,7 +142,7 @@ class CountingMetric(SyncFreeMetric):
         Raises:
             RuntimeError: If a label of an earlier batch is known to be bad.
         """
-        counts = [dim_zero_cat(state) for state in (self.tp, self.fp, self.tn, self.fn)]
+        counts = [dim_zero_cat(state) for state in self._counts()]
         if counts[0].dtype != torch.int64:
             value: Tensor = super().compute()  # type: ignore[safe-super]
             return value
@@ -129,6 +166,9 @@ class CountingMetric(SyncFreeMetric):
         return value if own.get("_is_scalar") else _squeeze_if_scalar(value)
 
     def _append(self, preds: Tensor, target: Tensor) -> Sequence[Tensor]:
+        states = self._counts()
+        for name, state in zip(_STATES, states, strict=True):
+            require_list(name, state)
         counts: Sequence[Tensor] = call(
             ops.COUNTS[self._op_task],
             (preds, target, self._bad),
@@ -136,7 +176,7 @@ class CountingMetric(SyncFreeMetric):
             self._batch_options,
             self._op_ignore_index,
         )
-        for state, count in zip((self.tp, self.fp, self.tn, self.fn), counts, strict=True):
+        for state, count in zip(states, counts, strict=True):
             state.append(count)
         return counts
 

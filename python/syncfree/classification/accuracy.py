@@ -124,7 +124,7 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
     def _op_arguments(self) -> tuple[str, int, tuple[Any, ...]]:
         shared = self.multidim_average, self.ignore_index, self.validate_args
         arguments = multiclass_arguments(self.num_classes, self.average, self.top_k, *shared)
-        return "multiclass", self.top_k, arguments
+        return "multiclass", arguments[0][1], arguments
 
 
 class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):

@@ -71,7 +71,7 @@ def multiclass_arguments(
         )
     if num_classes is not None:
         check_count("num_classes", num_classes, 2 if validate_args else 1)
-    check_top_k(top_k, num_classes)
+    top_k = check_top_k(top_k, num_classes)
     check_average(average)
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from contextlib import suppress
+
+from torch import Tensor
 
 # csrc/ops/accuracy_arguments.cpp
 MOST_CLASSES = 2**31 - 1
@@ -83,14 +87,19 @@ def _at_least_one(top_k: object) -> int:
     )
 
 
-def check_top_k(top_k: object, num_classes: int | None) -> None:
-    """Raises ValueError unless it is an integer of 1 to ``num_classes``."""
+def check_top_k(top_k: object, num_classes: int | None) -> int:
+    """``top_k`` as an int; raises ValueError unless it is an integer of 1 to ``num_classes``."""
+    # TorchMetrics takes numpy's integers; a tensor's value may change, or be on a GPU.
+    if hasattr(top_k, "__index__") and not isinstance(top_k, Tensor):
+        with suppress(TypeError):  # an array of several
+            top_k = operator.index(top_k)
     top_k = _at_least_one(top_k)
     if top_k > (1 if num_classes is None else num_classes):
         raise ValueError(
             "Expected argument `top_k` to be smaller or equal to `num_classes` "
             f"but got {top_k} and {num_classes}."
         )
+    return top_k
 
 
 def top_k_list(top_k: Sequence[object]) -> list[int]:
