@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torchmetrics.classification as tm
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
@@ -16,7 +17,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from class_cases import CASES, ClassCase
 from processes import in_processes
-from syncfree import classification
+from syncfree import classification, image
 
 # What is kept of images one by one comes in the order of the processes; in TorchMetrics' first the
 # first batch of each, then the second, for which all must have equally many.
@@ -164,6 +165,49 @@ def _options_of_syncing(rank: int, world: int) -> None:
         same(ours.compute(), theirs.compute())
         if not any(isinstance(state, list) for state in ours.metric_state.values()):
             assert [id(state) for state in ours.metric_state.values()] == places
+
+
+def _states_of_a_subclass_in_each_step(rank: int, world: int) -> None:
+    def made(base: type[Metric], reduction: Any) -> Metric:
+        def update(self: Any, preds: Tensor, target: Tensor) -> None:
+            base.update(self, preds, target)
+            self.seen = self.seen + target.float().mean() + 1
+
+        methods = {"update": update, "compute": lambda self: self.seen.clone()}
+        metric = type("Own", (base,), methods)(3, dist_sync_on_step=True)
+        metric.add_state("seen", torch.tensor(0.0), dist_reduce_fx=reduction)
+        return metric
+
+    labels = torch.arange(12).reshape(3, 4) * (rank + 1) % 3
+    for reduction in ("sum", "mean", "max", "min", None):
+        ours, theirs = (
+            made(c.MulticlassAccuracy, reduction)  # type: ignore[attr-defined]
+            for c in (classification, tm)
+        )
+        for batch in labels:
+            same(ours(batch, batch), theirs(batch, batch))
+        same(ours.metric_state, theirs.metric_state)
+        same(ours.compute(), theirs.compute())
+
+
+def test_states_of_a_subclass_in_each_step(tmp_path: Path) -> None:
+    in_processes(2, _states_of_a_subclass_in_each_step, tmp_path)
+
+
+def _list_states_that_are_synced(rank: int, world: int) -> None:
+    images = torch.rand(2, 3, 8, 8)
+    psnr = image.PeakSignalNoiseRatio(data_range=1.0, dim=(1, 2, 3))
+    samplewise = classification.BinaryAccuracy(multidim_average="samplewise")
+    for metric, batch in ((psnr, images), (samplewise, images.round().long())):
+        metric.update(batch, batch)
+        with metric.sync_context(), pytest.raises(TypeError, match=r"synced.*call `unsync\(\)`"):
+            metric.update(batch, batch)
+        metric.update(batch, batch)
+        assert len(next(iter(metric.metric_state.values()))) == 2
+
+
+def test_list_states_that_are_synced(tmp_path: Path) -> None:
+    in_processes(2, _list_states_that_are_synced, tmp_path)
 
 
 def test_options_of_syncing(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ class SyncFreeMetric(StatesInPlace):
         self._forward_cache = value
 
     def _forward_full_state_update(self, *args: Any, **kwargs: Any) -> Any:
-        if self.full_state_update is False:  # here because of `dist_sync_on_step`
+        # Here because of `dist_sync_on_step`. A state that is no sum, as a subclass may have, is
+        # what `update` makes of it with all batches before.
+        if self.full_state_update is False and all(map(self._is_sum, self._defaults)):
             return self._forward_reduce_state_update(*args, **kwargs)
         return super()._forward_full_state_update(*args, **kwargs)
 
@@ -172,8 +174,10 @@ class SyncFreeMetric(StatesInPlace):
         return value
 
     def _adds_up(self, name: str) -> bool:
-        is_list = isinstance(getattr(self, name), list)
-        return is_list or self._reductions[name] in (dim_zero_sum, dim_zero_mean)
+        return self._is_sum(name) or self._reductions[name] is dim_zero_mean
+
+    def _is_sum(self, name: str) -> bool:
+        return isinstance(getattr(self, name), list) or self._reductions[name] is dim_zero_sum
 
     @torch.no_grad()
     def _add_states(self, batch: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from syncfree._metric import SyncFreeMetric
 from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
+from syncfree._states import require_list
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
@@ -159,6 +160,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         return psnr_preset(self.preset, preds, target, data_range, None)[1]
 
     def _append(self, preds: Tensor, target: Tensor) -> Tensor:
+        require_list("sum_squared_error", self.sum_squared_error)
         dims = self._dims(preds, target)
         options = self._interval, self.base, self._reduction_code, dims
         value: Tensor
@@ -168,6 +170,9 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         self.sum_squared_error.append(squared_error)
         self.total.append(total.expand_as(squared_error))
         return value
+
+    def _is_sum(self, name: str) -> bool:
+        return name == "data_range" or super()._is_sum(name)  # an option, which no update changes
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
         # TorchMetrics' mean over updates of the range is 0/0 where there were none.
