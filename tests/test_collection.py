@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -267,3 +268,13 @@ def test_bad_labels_on_cuda_make_all_nan(step: str) -> None:
     target[3, 2] = 0
     collection.update(preds, target)
     assert not any(value.isnan().any() for value in collection.compute().values())
+
+
+def test_signatures_are_torchmetrics() -> None:
+    """As editors, `help` and tools that build from dotted paths read them."""
+    for name in ("__init__", "add_metrics"):
+        ours, theirs = (
+            inspect.signature(getattr(kind, name)).parameters.values()
+            for kind in (sf.MetricCollection, tm.MetricCollection)
+        )
+        assert [(p.name, p.kind) for p in ours] == [(p.name, p.kind) for p in theirs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -59,11 +59,20 @@ class MetricCollection(_TorchMetricsCollection):
         {0: ['MulticlassAccuracy', 'MulticlassF1Score']}
     """
 
-    def add_metrics(self, *args: Any, **kwargs: Any) -> None:
-        """Adds to the collection; takes what the constructor takes as ``metrics``."""
+    def add_metrics(
+        self,
+        metrics: Metric | _TorchMetricsCollection | Sequence[Any] | dict[str, Any],
+        *additional_metrics: Metric,
+    ) -> None:
+        """Adds to the collection.
+
+        Args:
+            metrics: As for the constructor.
+            *additional_metrics: As for the constructor.
+        """
         self._alike: list[list[str]] = []
         self._candidates: list[list[str]] = []  # the same, less what a checkpoint told apart
-        super().add_metrics(*args, **kwargs)
+        super().add_metrics(metrics, *additional_metrics)
 
     def _init_compute_groups(self) -> None:
         super()._init_compute_groups()
