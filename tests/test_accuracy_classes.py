@@ -223,6 +223,17 @@ def test_options_changed_before_the_first_batch(
     torch.testing.assert_close(late.metric_state, fresh.metric_state)
 
 
+@pytest.mark.parametrize("made", ["global", "samplewise"])
+def test_samples_are_not_set_apart_later(made: str, device: str) -> None:
+    metric = classification.BinaryAccuracy(multidim_average=made).to(device)
+    labels = torch.tensor([[0, 1], [1, 1]], device=device)
+    before = metric(labels, labels)
+    with pytest.raises(ValueError, match=r"`multidim_average` to stay as it was made"):
+        metric.multidim_average = "global" if made == "samplewise" else "samplewise"
+    assert metric.multidim_average == made
+    torch.testing.assert_close(metric(labels, labels), before)
+
+
 # ---- Bad inputs.
 
 

@@ -17,7 +17,16 @@ from syncfree._states import require_list
 from syncfree.functional.classification._call import call
 
 _OPTIONS = frozenset(
-    ("threshold", "num_classes", "num_labels", "top_k", "average", "ignore_index", "validate_args")
+    (
+        "threshold",
+        "num_classes",
+        "num_labels",
+        "top_k",
+        "average",
+        "multidim_average",
+        "ignore_index",
+        "validate_args",
+    )
 )
 
 _STATES = ("tp", "fp", "tn", "fn")
@@ -81,6 +90,13 @@ class CountingMetric(SyncFreeMetric):
 
     def _fit_states(self, option: str) -> None:
         """Gives the states the size that a changed option wants, if they have counted nothing."""
+        if option == "multidim_average" and self._is_samplewise != isinstance(
+            self._defaults["tp"], list
+        ):
+            raise ValueError(
+                "Expected argument `multidim_average` to stay as it was made, since states of "
+                "samples apart are lists. Make another metric."
+            )
         arguments = *self._op_own, self._op_options, self._op_ignore_index
         size = ops.sets_of_counts(self._op_task, arguments)
         if self._is_samplewise or self.tp.numel() == size:
