@@ -317,6 +317,16 @@ def test_compute_before_update_warns(case: ClassCase, device: str) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def test_compute_before_update_names_the_line(device: str) -> None:
+    """As shown by default, also after the first such metric: not TorchMetrics' own line."""
+    metric = CASES[0].pair(device)[0]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        metric.compute()
+        MetricCollection([metric]).compute()
+    assert [w.filename for w in seen] == [__file__, __file__]
+
+
 @every_case
 def test_arguments_of_metric(case: ClassCase, device: str) -> None:
     with pytest.raises(ValueError, match="Unexpected keyword argument"):

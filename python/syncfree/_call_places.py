@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import warnings
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Protocol
@@ -49,6 +50,19 @@ class FramePlaces:
     def find(self, number: int, /) -> tuple[CodeType, int] | None:
         place = self._kept[number & self._KEPT - 1]
         return None if place is None or place[0] != number else place[1:]
+
+
+def warn_at_call(message: str) -> None:
+    """A UserWarning at the line of user's code that called; shown once for each, by default."""
+    frame = frame_outside(sys._getframe(1))
+    warnings.warn_explicit(
+        message,
+        UserWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 def call_places(number_shift: int) -> CallPlaces:

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.nn.modules import module as _hooks
-from torchmetrics.utilities import rank_zero_warn
 from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_zero_sum
+from torchmetrics.utilities.prints import rank_zero_only
 
+from syncfree._call_places import warn_at_call
 from syncfree._states import StatesInPlace, are_shared, can_take, is_capturing, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 _call_impl = nn.Module._call_impl
+_warn_in_first_process = rank_zero_only(warn_at_call)
 
 
 class SyncFreeMetric(StatesInPlace):
@@ -238,11 +240,10 @@ class SyncFreeMetric(StatesInPlace):
         @functools.wraps(compute)
         def cached(*args: Any, **kwargs: Any) -> Any:
             if not (self._update_count or self._is_replayed or is_dynamo_compiling()):
-                rank_zero_warn(
+                _warn_in_first_process(
                     f"The ``compute`` method of metric {self.__class__.__name__} was called before "
                     "the ``update`` method which may lead to errors, as metric states have not yet "
-                    "been updated.",
-                    UserWarning,
+                    "been updated."
                 )
             known: Any = self._computed
             if known is not None and not self._is_replayed:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from syncfree._call_places import frame_outside
+from syncfree._call_places import warn_at_call
 from syncfree.functional._arguments import number
 
 _UINT8 = torch.uint8
@@ -51,16 +49,10 @@ def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
         return
     for name, images in (("preds", preds), ("target", target)):
         if images.dtype is _UINT8:
-            frame = frame_outside(sys._getframe(1))
-            warnings.warn_explicit(
+            warn_at_call(
                 f"`{name}` is uint8, whose values go up to 255, but `data_range` is "
                 f"{value_range:g}. Pass `data_range=255.0`, or divide the images by 255. If they "
-                "hold no more than that range, convert them with `.float()`.",
-                UserWarning,
-                frame.f_code.co_filename,
-                frame.f_lineno,
-                module=frame.f_globals.get("__name__"),
-                registry=frame.f_globals.setdefault("__warningregistry__", {}),
+                "hold no more than that range, convert them with `.float()`."
             )
             return
 
