@@ -14,6 +14,7 @@ import torch.distributed as dist
 from syncfree.distributed.busy import Busy
 from syncfree.distributed.channel import Channel, Mailbox
 from syncfree.distributed.coordinator import Coordinator, Lost, Settled
+from syncfree.distributed.fleet import connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.statistics import FleetStatistics, RankReport, compare_ranks
 from syncfree.distributed.worker import Worker
@@ -230,6 +231,18 @@ def test_conversations_do_not_mix():
     first.publish("name", 1)
     assert second.read("name") is None
     assert (first.add("n", 5), second.add("n", 2), first.add("n", 1)) == (5, 2, 6)
+
+
+def test_processes_started_again_find_nothing_of_those_before(monkeypatch):
+    """The store is the agent's of `torchrun --max-restarts`, and outlives them."""
+    agent = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    variables = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": agent.port}
+    for name, value in {**variables, "TORCHELASTIC_USE_AGENT_STORE": "True"}.items():
+        monkeypatch.setenv(name, str(value))
+    for restarts in ("0", "1", "2"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+        first, second = (Channel(connect().store, "sampler/0") for _ in range(2))
+        assert (first.add("taken", 5), second.add("taken", 5)) == (5, 10)
 
 
 STORES = {

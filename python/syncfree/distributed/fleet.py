@@ -54,11 +54,18 @@ def connect() -> Fleet:
     if _dist.is_available() and _dist.is_initialized():
         # There is no public way to a group's store.
         store = _dist.distributed_c10d._get_default_store()
-        return Fleet(store, _dist.get_rank(), _dist.get_world_size(), local_rank)
+        return Fleet(_of_this_start(store), _dist.get_rank(), _dist.get_world_size(), local_rank)
     if started_by_torchrun():
         store, rank, world = next(_dist.rendezvous("env://"))
-        return Fleet(store, rank, world, local_rank)
+        return Fleet(_of_this_start(store), rank, world, local_rank)
     return Fleet(_dist.HashStore(), 0, 1)
+
+
+def _of_this_start(store: Any) -> Any:
+    """The part of a store in which processes that `torchrun` started again find nothing old."""
+    # Its store outlives them: what had been handed out before would not be handed out again.
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return store if restarts == "0" else _dist.PrefixStore(f"restart-{restarts}", store)
 
 
 def open_store(host: str, port: int | None = None) -> Any:

@@ -172,6 +172,7 @@ def _run(
         MASTER_ADDR=_HOST,
         MASTER_PORT=str(port),
         TORCHELASTIC_USE_AGENT_STORE="True",
+        TORCHELASTIC_RESTART_COUNT="0",
     )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
