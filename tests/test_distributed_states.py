@@ -11,7 +11,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
 from processes import in_processes
-from syncfree import _distributed
+from syncfree import MetricCollection, _distributed
 
 STATES = {
     "counts": (torch.int64, (5,), "sum"),
@@ -75,6 +75,65 @@ def _same_as_torchmetrics(rank: int, world: int) -> None:
 @pytest.mark.parametrize("world", [2, 4])
 def test_same_as_torchmetrics(world: int, tmp_path: Path) -> None:
     in_processes(world, _same_as_torchmetrics, tmp_path)
+
+
+class Single(Metric):
+    """A state of any dtype and reduction that an update sets."""
+
+    full_state_update = False
+
+    def __init__(self, default: Any, reduction: Any, group: Any = None) -> None:
+        super().__init__(process_group=group)
+        self.add_state("x", default, reduction)
+
+    def update(self, x: Any) -> None:
+        self.x = x
+
+    def compute(self) -> Any:
+        return self.x
+
+
+NAN = float("nan")
+EXTREMES = torch.tensor([[1, NAN, 3, NAN], [NAN, 2, 1, NAN], [0, 0, 5, 1]])
+
+
+def _awkward_numbers(rank: int, world: int) -> None:
+    large = torch.arange(8) * 1000 + rank * 7.3 + 30000  # together more than float16 holds
+    halves = (torch.float16, torch.bfloat16)
+    extremes = ("max", "min")
+    cases = [(EXTREMES[rank].to(d), r) for d in (torch.float32, *halves) for r in extremes]
+    cases += [(large.to(d), r) for d in halves for r in ("sum", "mean", "max")]
+    for x, reduction in cases:
+        theirs = Single(torch.zeros_like(x), reduction)
+        theirs.update(x)
+        got = _distributed.reduce_states({"x": x}, theirs._reductions, torch.device("cpu"))["x"]
+        want = theirs.compute()
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    for dtype in (torch.complex64, torch.complex128):
+        states: dict[str, Any] = {"x": [torch.full((2,), rank + 1j, dtype=dtype)]}
+        got = _distributed.reduce_states(states, {"x": dim_zero_cat}, torch.device("cpu"))["x"]
+        assert got.tolist() == [r + 1j for r in range(world) for _ in range(2)]
+
+
+def test_nan_half_precision_and_complex_numbers(tmp_path: Path) -> None:
+    in_processes(3, _awkward_numbers, tmp_path)
+
+
+def _one_process_outside(rank: int, world: int) -> None:
+    group = torch.distributed.new_group([0, 1])
+    for reduction, together in (("sum", 3.0), ("mean", 1.5), ("cat", [1.0, 1.0, 2.0, 2.0])):
+        is_list = reduction == "cat"
+        metric = Single([] if is_list else torch.zeros(()), reduction, group)
+        own = torch.tensor([rank + 1.0] * 2 if is_list else rank + 1.0)
+        metric.update([own] if is_list else own)
+        value = MetricCollection({"x": metric}).compute()["x"]
+        got = value[0] if isinstance(value, list) else value
+        assert got.tolist() == (own.tolist() if rank == 2 else together)
+
+
+def test_a_process_outside_the_group_keeps_its_own(tmp_path: Path) -> None:
+    in_processes(3, _one_process_outside, tmp_path)
 
 
 def _one_process_without_data(rank: int, world: int) -> None:

@@ -27,6 +27,7 @@ _OPS: dict[Any, Any] = {
     dim_zero_min: dist.ReduceOp.MIN,
 }
 
+_HALVES = torch.float16, torch.bfloat16
 _MOST_DIMS = 8
 _DTYPES = (
     torch.float32,
@@ -39,6 +40,8 @@ _DTYPES = (
     torch.int8,
     torch.uint8,
     torch.bool,
+    torch.complex64,
+    torch.complex128,
 )
 
 
@@ -54,8 +57,10 @@ def reduce_states(
     the current stream; the host does not wait. List states have lengths that no other process
     knows, which are exchanged and read first: one wait for all lists together. The pieces of a list
     whose reduction is None come joined, in the order of the processes, which may have different
-    numbers of them.
+    numbers of them. A process outside the group keeps its own.
     """
+    if dist.get_rank(group) < 0:
+        return dict(states)
     result: dict[Key, State] = {}
     packs: dict[tuple[Any, torch.dtype], list[Key]] = {}
     lists: list[Key] = []
@@ -76,8 +81,9 @@ def reduce_states(
     for (op, dtype), keys in packs.items():
         reduced = _all_reduce({key: states[key] for key in keys}, dtype, op, group)
         for key, state in reduced.items():
-            is_mean = reductions[key] is dim_zero_mean
-            result[key] = state / dist.get_world_size(group) if is_mean else state
+            is_mean, own = reductions[key] is dim_zero_mean, states[key].dtype
+            whole = state / dist.get_world_size(group) if is_mean else state
+            result[key] = whole.to(own) if own in _HALVES else whole
     if lists:
         gathered = _gather_lists([_joined(states[key]) for key in lists], device, group)
         for key, pieces in zip(lists, gathered, strict=True):
@@ -87,7 +93,9 @@ def reduce_states(
 
 
 def _summed_dtype(state: Tensor, reduction: Any) -> torch.dtype:
-    """As torch.sum, so that small integers do not overflow."""
+    """As torch.sum and torch.mean, so that what is small does not overflow on the way."""
+    if state.dtype in _HALVES and _OPS[reduction] == dist.ReduceOp.SUM:
+        return torch.float32
     whole = not (state.is_floating_point() or state.is_complex())
     return torch.int64 if whole and reduction is dim_zero_sum else state.dtype
 
@@ -96,7 +104,13 @@ def _all_reduce(
     states: dict[Key, Any], dtype: torch.dtype, op: Any, group: Any
 ) -> dict[Key, Tensor]:
     packed = torch.cat([state.reshape(-1).to(dtype) for state in states.values()])
-    dist.all_reduce(packed, op=op, group=group)
+    if op == dist.ReduceOp.SUM or not dtype.is_floating_point:
+        dist.all_reduce(packed, op=op, group=group)
+    else:  # which of a number and NaN is the larger, gloo and NCCL leave to the order
+        flag = 1 if op == dist.ReduceOp.MAX else -1
+        packed = torch.stack([packed, packed.isnan() * flag])
+        dist.all_reduce(packed, op=op, group=group)
+        packed = packed[0].where(packed[1] == 0, torch.nan)
     pieces = packed.split([state.numel() for state in states.values()])
     return {k: piece.view(states[k].shape) for k, piece in zip(states, pieces, strict=True)}
 
