@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,28 @@ def test_a_stuck_rank_is_given_up_and_named():
     assert run.outcomes == squares(30)
     assert given_up == [1]
     assert run.lost[1].reason == "stuck: nothing came from it for 90 s"
+
+
+def test_ranks_that_were_stopped_with_the_leader_are_not_stuck():
+    """Ctrl-Z, and `fg` after more than the timeout."""
+    away = 0.0
+
+    def clock():
+        return time.monotonic() + away
+
+    def stop():
+        nonlocal away
+        if not away and all(each.claimed for each in run.coordinator._ranks.values()):
+            away = 1000.0
+            threading.Timer(0.5, run.release.set).start()
+
+    def work(rank, item):
+        run.release.wait()
+
+    run = Run(2, 8, work, clock=clock, checkpoint=stop)
+    run()
+    assert run.outcomes == squares(8)
+    assert run.lost == {}
 
 
 def test_nothing_is_handed_out_when_all_ranks_are_dead():

@@ -202,9 +202,15 @@ class Coordinator:
             each.heard = self._clock()
 
     def _until(self, done: Callable[[], bool], timeout: float) -> Iterator[Event]:
-        begin = self._clock()
+        begin = turn = self._clock()
         while not done():
             self._checkpoint()
+            # Who stops this process, as Ctrl-Z does, stops the ranks too: that is not their silence.
+            last, turn = turn, self._clock()
+            stopped = max(0.0, turn - last - timeout / 2)
+            begin += stopped
+            for each in self._ranks.values():
+                each.heard += stopped
             heard = False
             for rank in tuple(self._ranks):
                 for event in self._collect(rank):
@@ -215,7 +221,7 @@ class Coordinator:
                 yield from self._collect(rank)
                 yield from self._lose(rank, reason)
             for rank, each in tuple(self._ranks.items()):
-                silent = self._clock() - max(each.heard, begin)
+                silent = turn - max(each.heard, begin)
                 if silent > timeout and not self._waits(each):
                     self._give_up(rank)
                     yield from self._collect(rank)
