@@ -110,6 +110,11 @@ def test_items_that_fail_are_named_and_the_others_are_kept(device):
     torch.testing.assert_close(found.values["mse"][good], expected(data, mse)[good])
 
 
+def test_one_item_that_fails_is_told_as_one():
+    with pytest.raises(EvaluationError, match=r"^1 item failed, item 1: OSError: no file 1$"):
+        evaluate(halve, Data(3, bad=(1,)), METRICS, device="cpu")
+
+
 @pytest.mark.parametrize("kind", [AssertionError, IndexError, KeyError, RuntimeError, ValueError])
 def test_a_model_that_raises_costs_its_batch_alone(kind):
     data = Data(9)
@@ -140,6 +145,25 @@ def test_ctrl_c_leaves_no_thread():
     with pytest.raises(KeyboardInterrupt):
         evaluate(interrupted, Data(3), METRICS, device="cpu")
     assert "syncfree-coordinator" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_ctrl_c_waits_for_no_item_that_is_not_being_loaded():
+    loads, released = [], threading.Event()
+
+    class Slow(Data):
+        def __getitem__(self, index):
+            loads.append(index)
+            if len(loads) > 1:
+                released.wait(60)
+            return super().__getitem__(index)
+
+    def interrupted(x):
+        threading.Timer(0.5, released.set).start()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(interrupted, Slow(9), METRICS, device="cpu", batch=1, workers=1)
+    assert len(loads) <= 2  # the second one may have begun
 
 
 @pytest.mark.parametrize("make", [np.float32, np.int64, torch.tensor])
@@ -238,6 +262,8 @@ def test_wrong_arguments(arguments, message):
     [
         ({"metrics": mse}, "mapping of names to functions, but got function"),
         ({"dataset": iter([])}, "has a length .* but got list_iterator"),
+        ({"batch": 2.5}, r"batch is a whole number, got 2\.5"),
+        ({"workers": 1.5}, r"workers is a whole number, got 1\.5"),
     ],
 )
 def test_arguments_of_wrong_types(arguments, message):

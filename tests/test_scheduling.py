@@ -229,3 +229,12 @@ def test_samplers_share_each_pass(length, world):
 def test_wrong_costs(costs, message):
     with pytest.raises(ValueError, match=message):
         DynamicSampler(3, costs=costs)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [(-3, {}, "at least 0; got -3"), (3, {"divisor": 0}, "divisor is more than 0, got 0")],
+)
+def test_wrong_sizes(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        DynamicSampler(data, **options)

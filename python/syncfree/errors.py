@@ -117,7 +117,9 @@ class EvaluationError(SyncfreeError, RuntimeError):
 
     def __init__(self, failures: Mapping[int, str], evaluation: Any = None) -> None:
         first, reason = next(iter(failures.items()))
-        super().__init__(f"{len(failures)} items failed; the first is item {first}: {reason}")
+        many = len(failures) > 1
+        which = f"{len(failures)} items failed; the first is" if many else "1 item failed,"
+        super().__init__(f"{which} item {first}: {reason}")
         self.failures = dict(failures)
         self.evaluation = evaluation
 

@@ -205,7 +205,7 @@ class Coordinator:
         begin = turn = self._clock()
         while not done():
             self._checkpoint()
-            # Who stops this process, as Ctrl-Z does, stops the ranks too: that is not their silence.
+            # What stops this process, as Ctrl-Z does, stops the ranks too: they are not stuck.
             last, turn = turn, self._clock()
             stopped = max(0.0, turn - last - timeout / 2)
             begin += stopped

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -85,7 +86,8 @@ def evaluate(
 
     Raises:
         TypeError: metrics without names, one that gives no tensor, a data set without a length or
-            an index, or any that the model or a metric raises.
+            an index, a batch or workers that are no whole number, or any that the model or a
+            metric raises.
         ValueError: no metric, unknown schedule, wrong costs, numbers out of range, or a model in
             training mode.
         DeviceError: the device is no GPU of this machine.
@@ -243,6 +245,9 @@ def _check(model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: 
 
 
 def _check_numbers(batch: int | None, workers: int | None, timeout: float) -> None:
+    for name, number in (("batch", batch), ("workers", workers)):
+        if number is not None and not isinstance(number, Integral):
+            raise TypeError(f"{name} is a whole number, got {number!r}")
     if batch is not None and batch < 1:
         raise ValueError(f"batch is at least 1, got {batch}")
     if workers is not None and workers < 0:

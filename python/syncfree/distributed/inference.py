@@ -104,7 +104,8 @@ class Inference:
         """
         on_gpu = self._device.type == "cuda"
         flight = Flight[Loaded, Values](self._submit_cuda if on_gpu else self._submit_cpu)
-        with ThreadPoolExecutor(self._workers, thread_name_prefix="syncfree-load") as pool:
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="syncfree-load")
+        try:
             for batch in self._batches(self._loaded(items, data, pool)):
                 if isinstance(batch, tuple):
                     yield batch
@@ -113,6 +114,8 @@ class Inference:
                     yield from self._results(done)
             for landed in flight.land_all():
                 yield from self._results(landed)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nobody wants the others
 
     def _loaded(
         self, items: Iterable[int], data: Any, pool: ThreadPoolExecutor

@@ -21,7 +21,8 @@ class DynamicSampler(Sampler[int]):
     In place of `torch.utils.data.DistributedSampler` for evaluation: nothing is padded or done
     twice, and a slow GPU or a few large images do not hold the others up. Which indices a rank gets
     differs from run to run, so key results by index. A rank takes chunks in proportion to its
-    measured speed and to what is left; each iteration over the sampler is a new pass.
+    measured speed and to what is left; each iteration over the sampler is a new pass. It has no
+    `len`, nor has a `DataLoader` with it: how many indices a rank gets shows at the pass's end.
 
     All ranks make their samplers in the same order and iterate over each as often. If a rank dies,
     what it held stays undone: see `evaluate` for a run that survives that.
@@ -33,7 +34,8 @@ class DynamicSampler(Sampler[int]):
         divisor: the larger, the finer the chunks.
 
     Raises:
-        ValueError: `costs` has another length than the data, or a negative number.
+        ValueError: `costs` has another length than the data, or a negative number; a negative
+            length, or a divisor that is not more than 0.
 
     Example:
         >>> from torch.utils.data import DataLoader
@@ -53,6 +55,10 @@ class DynamicSampler(Sampler[int]):
         divisor: float = DIVISOR,
     ) -> None:
         length = data if isinstance(data, int) else len(data)
+        if length < 0:
+            raise ValueError(f"data is a data set or its length, at least 0; got {length}")
+        if not divisor > 0:
+            raise ValueError(f"divisor is more than 0, got {divisor:g}")
         checked = check_costs(costs, length)
         self._order = order_by_cost(checked)
         self._costs = [checked[item] for item in self._order]

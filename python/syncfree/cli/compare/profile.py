@@ -227,7 +227,8 @@ def make_profile(
             )
         )
     batches = spans[COMPUTE].count if COMPUTE in spans else 0
-    few = f"only {batches} batches: the first one loads kernels and allocates, which counts much"
+    amount = "1 batch" if batches == 1 else f"{batches} batches"
+    few = f"only {amount}: the first one loads kernels and allocates, which counts much"
     absent: dict[str, str] = {}
     shared = []
     if not streams:
