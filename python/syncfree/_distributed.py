@@ -81,9 +81,10 @@ def reduce_states(
     for (op, dtype), keys in packs.items():
         reduced = _all_reduce({key: states[key] for key in keys}, dtype, op, group)
         for key, state in reduced.items():
-            is_mean, own = reductions[key] is dim_zero_mean, states[key].dtype
+            own: Any = states[key]
+            is_mean = reductions[key] is dim_zero_mean
             whole = state / dist.get_world_size(group) if is_mean else state
-            result[key] = whole.to(own) if own in _HALVES else whole
+            result[key] = whole.to(own.dtype) if own.dtype in _HALVES else whole
     if lists:
         gathered = _gather_lists([_joined(states[key]) for key in lists], device, group)
         for key, pieces in zip(lists, gathered, strict=True):
