@@ -19,6 +19,7 @@ from syncfree.distributed.fleet import connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.statistics import FleetStatistics, RankReport, compare_ranks
 from syncfree.distributed.worker import Worker
+from syncfree.errors import RankError
 
 
 class DiesError(Exception):
@@ -217,6 +218,16 @@ def test_a_rank_that_never_starts_is_given_up():
     (lost,) = coordinator.run([0])
     assert lost.reason.startswith("stuck")
     assert coordinator.unfinished == {0: "no rank is left to do it"}
+
+
+def test_a_coordinator_that_is_stuck_is_given_up():
+    channel = Channel(dist.HashStore(), "run")
+    turns = iter([None])
+    coordinator = Coordinator(channel, 2, [1.0], checkpoint=lambda: next(turns))
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(coordinator.run([0]))
+    with pytest.raises(RankError, match=r"rank 0: stuck: the others heard nothing .* for 1\.5 s"):
+        list(Worker(channel, 1, 2, timeout=1.5).rounds())
 
 
 def test_a_checkpoint_can_end_the_run():

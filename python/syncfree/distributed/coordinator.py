@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,9 +18,8 @@ from syncfree.distributed.policy import (
     order_by_cost,
 )
 from syncfree.distributed.statistics import FleetStatistics, RankReport, compare_ranks
-from syncfree.distributed.worker import POLL_SECONDS
+from syncfree.distributed.worker import POLL_SECONDS, PULSE_SECONDS, START_SECONDS
 
-_START_SECONDS = 300.0  # to import torch from a slow disk and to open a CUDA context
 _GOODBYE_SECONDS = 10.0
 _MOST_LOSSES = 2
 
@@ -111,6 +111,7 @@ class Coordinator:
         self._reissued = 0
         self._startup = 0.0
         self._seconds = 0.0
+        self._pulsed = -math.inf
 
     def run(self, items: Iterable[int]) -> Iterator[Event]:
         """Have these items done; go through the events to the end, then call `end`.
@@ -120,7 +121,7 @@ class Coordinator:
         """
         self._pending = set(items)
         start = self._clock()
-        yield from self._until(self._all_ready, max(_START_SECONDS, self._timeout))
+        yield from self._until(self._all_ready, max(START_SECONDS, self._timeout))
         begin = self._clock()
         self._startup = begin - start
         while self._pending and self._ranks:
@@ -205,8 +206,11 @@ class Coordinator:
         begin = turn = self._clock()
         while not done():
             self._checkpoint()
-            # What stops this process, as Ctrl-Z does, stops the ranks too: they are not stuck.
             last, turn = turn, self._clock()
+            if turn - self._pulsed >= PULSE_SECONDS:
+                self._pulsed = turn
+                self._channel.add("pulse", 1)
+            # What stops this process, as Ctrl-Z does, stops the ranks too: they are not stuck.
             stopped = max(0.0, turn - last - timeout / 2)
             begin += stopped
             for each in self._ranks.values():

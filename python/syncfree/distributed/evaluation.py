@@ -24,7 +24,7 @@ from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
 from syncfree.distributed.sampler import check_costs
 from syncfree.distributed.statistics import FleetStatistics
 from syncfree.distributed.worker import Worker
-from syncfree.errors import DeviceError, EvaluationError
+from syncfree.errors import DeviceError, EvaluationError, RankError
 
 _ANY_GPU = torch.device("cuda")
 _numbers = count()
@@ -76,7 +76,8 @@ def evaluate(
         workers: loading threads; default, and 0: this rank's part of the host's cores.
         costs: what each item costs, in any unit, such as its pixels; default: all the same.
         schedule: `dynamic`, or fixed shares: `equal` numbers, or about equal `cost`.
-        timeout: seconds after which a rank that holds items and sends nothing is given up.
+        timeout: seconds after which a rank that holds items and sends nothing is given up, and so
+            is rank 0, which leads; to begin, ranks have 300 at least.
         strict: raise if any item failed. What the model or a metric raises fails all items of the
             batch; with `batch=1` that is the item alone.
         fleet: default `connect()`.
@@ -92,6 +93,7 @@ def evaluate(
             training mode.
         DeviceError: the device is no GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.
+        RankError: rank 0, which leads, does not begin or is stuck.
         torch.distributed.DistError: the store is gone.
 
     Example:
@@ -118,7 +120,7 @@ def evaluate(
     if fleet.rank == 0:
         leader = _Leader(channel, fleet.world, checked, len(metrics), schedule, timeout)
         leader.start()
-    worker = Worker(channel, fleet.rank, fleet.world)
+    worker = Worker(channel, fleet.rank, fleet.world, timeout)
     try:
         inference = Inference(
             model, metrics, own, batch=batch, workers=workers or _cores_per_rank(fleet)
@@ -127,6 +129,8 @@ def evaluate(
         for items in worker.rounds():
             for item, result in inference.run(items, dataset):
                 worker.settle(item, _outcome(result))
+    except RankError:  # nobody leads, so nobody is to be told
+        raise
     except Exception as error:
         # The others can finish, led from here if this is rank 0, before this rank raises.
         worker.fail(error)
@@ -245,7 +249,8 @@ def _check(model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: 
 
 
 def _check_numbers(batch: int | None, workers: int | None, timeout: float) -> None:
-    for name, number in (("batch", batch), ("workers", workers)):
+    numbers: dict[str, Any] = {"batch": batch, "workers": workers}
+    for name, number in numbers.items():
         if number is not None and not isinstance(number, Integral):
             raise TypeError(f"{name} is a whole number, got {number!r}")
     if batch is not None and batch < 1:

@@ -16,8 +16,11 @@ from syncfree.distributed.channel import Channel, Mailbox
 from syncfree.distributed.claims import Claims
 from syncfree.distributed.clocks import ClockSampler
 from syncfree.distributed.statistics import RankReport
+from syncfree.errors import RankError
 
 POLL_SECONDS = 0.01
+PULSE_SECONDS = 1.0  # between signs of life of the coordinator
+START_SECONDS = 300.0  # to import torch from a slow disk and to open a CUDA context
 _FLUSH_SECONDS = 0.2
 _FLUSH_ITEMS = 256
 _ANNOUNCED = 16  # items of a fixed share that are announced together
@@ -33,10 +36,15 @@ class Worker:
         channel: of this run, the coordinator's.
         rank: of this process.
         world: number of ranks.
+        timeout: seconds after which a coordinator without a sign of life is given up.
     """
 
-    def __init__(self, channel: Channel, rank: int, world: int) -> None:
+    def __init__(self, channel: Channel, rank: int, world: int, timeout: float = math.inf) -> None:
         self.result: Any = None
+        self._timeout = timeout
+        self._pulse = 0
+        self._looked = time.monotonic()
+        self._silent = 0.0
         self._channel = channel
         self._rank = rank
         self._world = world
@@ -74,11 +82,13 @@ class Worker:
         All of one iterator must be settled before the next is asked for.
 
         Raises:
+            RankError: the coordinator gives no sign of life.
             torch.distributed.DistError: the store is gone, and with it the coordinator.
         """
         while True:
             word = self._channel.read(f"word/{self._word}")
             if word is None:
+                self._look_for_coordinator()
                 time.sleep(POLL_SECONDS)
                 continue
             if "end" in word:
@@ -115,6 +125,18 @@ class Worker:
         self._failed = True
         self._flush()
         self._mailbox.post({"failed": f"{type(error).__name__}: {error}"})
+
+    def _look_for_coordinator(self) -> None:
+        since = time.monotonic() - self._looked
+        if since < PULSE_SECONDS:
+            return
+        self._looked += since
+        before, self._pulse = self._pulse, self._channel.add("pulse", 0)
+        # One long pause is this process', which was stopped.
+        self._silent = self._silent + min(since, self._timeout / 2) if self._pulse == before else 0
+        timeout = self._timeout if self._pulse else max(START_SECONDS, self._timeout)
+        if self._silent > timeout:
+            raise RankError({0: f"stuck: the others heard nothing from it for {timeout:g} s"})
 
     def _taken(self, word: dict[str, Any], number: int) -> Iterator[int]:
         items: list[int] = word["items"]
