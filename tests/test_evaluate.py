@@ -281,6 +281,12 @@ def test_a_gpu_that_is_not_there_is_named_at_once(monkeypatch, gpus, wanted, see
         evaluate(halve, Data(1), METRICS, device=wanted)
 
 
+@pytest.mark.parametrize("wanted", ["mps", "meta"])
+def test_a_device_of_another_kind_is_refused(wanted):
+    with pytest.raises(DeviceError, match=f"cuda and cpu devices, but was asked for {wanted}"):
+        evaluate(halve, Data(1), METRICS, device=wanted)
+
+
 def test_memory_that_runs_out_costs_no_item(device):
     sizes = []
 

@@ -91,7 +91,7 @@ def evaluate(
             metric raises.
         ValueError: no metric, unknown schedule, wrong costs, numbers out of range, or a model in
             training mode.
-        DeviceError: the device is no GPU of this machine.
+        DeviceError: the device is neither the CPU nor a CUDA GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.
         RankError: rank 0, which leads, does not begin or is stuck.
         torch.distributed.DistError: the store is gone.
@@ -266,6 +266,8 @@ def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
     if wanted is None:
         return torch.device("cuda", fleet.local_rank % gpus) if gpus else torch.device("cpu")
     device = torch.device(wanted)
+    if device.type not in ("cpu", "cuda"):
+        raise DeviceError(f"evaluate works on cuda and cpu devices, but was asked for {wanted}")
     if device.type == "cuda" and (device.index or 0) >= gpus:
         seen = f"only cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU"
         raise DeviceError(
