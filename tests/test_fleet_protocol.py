@@ -362,6 +362,13 @@ def test_journals_of_something_else_are_refused(tmp_path):
         list(read_journals(tmp_path, {"metrics": ["psnr"]}))
 
 
+@pytest.mark.parametrize("heading", ["", ', "heading": null', ', "heading": [1]'])
+def test_journals_without_a_heading_are_refused(tmp_path, heading):
+    (tmp_path / "rank-0-x.jsonl").write_text(f'{{"version": 1{heading}}}\n')
+    with pytest.raises(JournalError, match="no journal of this version"):
+        list(read_journals(tmp_path, {"metrics": ["psnr"]}))
+
+
 # Statistics
 
 

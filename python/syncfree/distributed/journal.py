@@ -87,7 +87,8 @@ def read_journals(folder: Path, heading: dict[str, Any]) -> Iterator[Any]:
         if not entries:
             continue
         first = entries[0]
-        if not isinstance(first, dict) or first.get("version") != _VERSION:
+        known = isinstance(first, dict) and first.get("version") == _VERSION
+        if not (known and isinstance(first.get("heading"), dict)):
             raise JournalError(
                 f"{path} is no journal of this version of syncfree; use a new folder"
             )
