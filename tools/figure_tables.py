@@ -174,7 +174,7 @@ def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
     return lines
 
 
-def processes_table(path: Path, results: str) -> str:
+def processes_table(path: Path, results: str = "benchmarks/results") -> str:
     """What `compute()` costs where metrics are reduced over processes."""
     facts = json.loads(path.read_text())
     versions = facts["versions"]
@@ -204,7 +204,7 @@ def processes_table(path: Path, results: str) -> str:
     return "\n".join(lines)
 
 
-def scaling_table(path: Path, results: str) -> str:
+def scaling_table(path: Path, results: str = "benchmarks/results") -> str:
     """What more GPUs gain; with the plot, if it lies beside the result."""
     facts = json.loads(path.read_text())
     limit = {"restore": "which its GPUs limit", "compare": "which decoding limits"}[facts["work"]]
