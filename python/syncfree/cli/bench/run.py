@@ -154,7 +154,7 @@ def _idle_gap(options: GapOptions, console: Console) -> int:
     except (SyncfreeError, KeyboardInterrupt):
         raise
     except SystemExit as end:  # its status may be 0, which would say that all was measured
-        _complain(f"the program exited with {end.code} before the sweep was done")
+        _complain(f"the program exited with {end.code or 0} before the sweep was done")
         return FAILED
     except Exception as error:  # of the program
         show_error(error)
