@@ -223,6 +223,31 @@ def test_options_changed_before_the_first_batch(
     torch.testing.assert_close(late.metric_state, fresh.metric_state)
 
 
+@pytest.mark.parametrize("came_by", ["merge_state", "load_state_dict"])
+def test_options_changed_after_counts_that_no_update_made(came_by: str, device: str) -> None:
+    full, late = (classification.MulticlassAccuracy(5, average="micro") for _ in range(2))
+    full.persistent(True)
+    full.update(torch.rand(16, 5), torch.arange(16) % 5)
+    full, late = full.to(device), late.to(device)
+    getattr(late, came_by)(full if came_by == "merge_state" else full.state_dict())
+    with pytest.raises(ValueError, match=r"`average` to be changed before the first"):
+        late.average = "macro"
+    torch.testing.assert_close(late.metric_state, full.metric_state)
+    late.reset()
+    late.average = "macro"
+    assert late.tp.shape == (5,)
+
+
+def test_changed_options_do_not_make_the_host_wait() -> None:
+    tier = 2 if torch.cuda.is_available() else 0
+    with syncfree.detect_syncs(tier=tier):
+        metric = classification.MulticlassAccuracy(5).to("cuda")
+        with syncfree.detect_syncs(tier=tier) as report:
+            metric.average = "micro"
+    assert report.count == 0, str(report)
+    assert metric.tp.shape == (1,)
+
+
 @pytest.mark.parametrize("made", ["global", "samplewise"])
 def test_samples_are_not_set_apart_later(made: str, device: str) -> None:
     metric = classification.BinaryAccuracy(multidim_average=made).to(device)

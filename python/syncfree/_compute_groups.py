@@ -163,7 +163,7 @@ def forget(leader: Metric, member: Metric) -> None:
         return
     states = dict.fromkeys(all_states(member))
     member.__dict__.update(states, _update_count=0, _forward_cache=None, _computed=None)
-    member.__dict__.update(_cache=None, _is_synced=False, _is_merged=False)
+    member.__dict__.update(_cache=None, _is_synced=False, _is_merged=False, _is_loaded=False)
 
 
 def split_by_history(

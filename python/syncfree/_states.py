@@ -67,6 +67,7 @@ class StatesInPlace(Metric):
         _hidden_defaults: dict[str, Tensor]
         _is_replayed: bool
         _is_merged: bool
+        _is_loaded: bool
         _followers: int
 
     # How many others hold the states and mean to see them grow, as members of a compute group.
@@ -77,6 +78,9 @@ class StatesInPlace(Metric):
 
     # Whether counts came by `merge_state`, which is no update.
     _is_merged = False
+
+    # Whether they came from a checkpoint.
+    _is_loaded = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_hidden_defaults"] = {}
@@ -112,7 +116,7 @@ class StatesInPlace(Metric):
         attributes.update(
             _update_count=0, _forward_cache=None, _computed=None, _cache=None, _is_synced=False
         )
-        attributes["_is_merged"] = False
+        attributes.update(_is_merged=False, _is_loaded=False)
         olds: list[Tensor] = []
         news: list[Tensor] = []
         for name in (*self._defaults, *self._hidden_defaults):
@@ -146,7 +150,7 @@ class StatesInPlace(Metric):
         with self._states_in_place():
             super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if loads:
-            self.__dict__.update(_computed=None, _is_merged=False)
+            self.__dict__.update(_computed=None, _is_merged=False, _is_loaded=True)
             for name, state in self._hidden_states().items():
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 

@@ -101,12 +101,10 @@ class CountingMetric(SyncFreeMetric):
         size = ops.sets_of_counts(self._op_task, arguments)
         if self._is_samplewise or self.tp.numel() == size:
             return
-        # The host waits where they are on a GPU: options are not changed in a loop.
-        if (
-            self._update_count
-            or self._is_replayed
-            or any(map(bool, map(torch.any, self._counts())))
-        ):
+        seen = self._update_count or self._is_replayed or self._is_merged or self._is_loaded
+        # What a user put there is seen on the CPU only: to read it the host would wait for a GPU.
+        on_cpu = [state for state in self._counts() if state.device.type == "cpu"]
+        if seen or any(map(bool, map(torch.any, on_cpu))):
             raise ValueError(
                 f"Expected argument `{option}` to be changed before the first batch, but the "
                 f"states have counted for {self.tp.numel()} where it wants them for {size}. Call "
