@@ -85,7 +85,7 @@ def _refuse_cuda_tensors() -> None:
     _refusals.append(library)
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("syncfree::"):
-            library.impl(name.removeprefix("syncfree::"), refuse, "CUDA")
+            library.impl(name.removeprefix("syncfree::"), refuse, "CUDA", allow_override=True)
 
 
 def _load(name: str) -> None:

@@ -71,11 +71,12 @@ def bind(
             )
         return fake(a, b, *rest)
 
-    torch.library.register_fake(f"syncfree::{name}", checked)
+    # Who imports the package anew replaces what stands there, which torch 2.11 refuses by default.
+    torch.library.register_fake(f"syncfree::{name}", checked, allow_override=True)
     for key in (*_DEVICES_WITHOUT_KERNELS, *_LAYOUTS_WITHOUT_KERNELS):
-        _library.impl(name, refuse, key)
+        _library.impl(name, refuse, key, allow_override=True)
     if ignores_gradient:
-        _library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+        _library.impl(name, torch.library.fallthrough_kernel, "Autograd", allow_override=True)
     overload: Callable[..., Any] = getattr(torch.ops.syncfree, name).default
     quicken(overload)
     return overload
