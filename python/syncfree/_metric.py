@@ -21,6 +21,12 @@ _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half it
 _call_impl = nn.Module._call_impl
 _warn_in_first_process = rank_zero_only(warn_at_call)
 
+# What a user may put a method of their own in the place of, and the functions that our classes have
+# there, TorchMetrics' among them.
+_UPDATES = "update", "_update_state"
+_COMPUTES = "compute", "_final_state"
+_ours: set[Any] = set()
+
 
 class SyncFreeMetric(StatesInPlace):
     """Mixed in before the TorchMetrics class whose place a metric takes.
@@ -31,14 +37,10 @@ class SyncFreeMetric(StatesInPlace):
 
     # torch.jit.script, which TorchMetrics' classes bear, cannot read annotations that are text.
     if TYPE_CHECKING:
-        _own_update: ClassVar[bool]
-        _own_compute: ClassVar[bool]
-        _all_own: ClassVar[bool]
+        _all_own: bool
         _is_called_plainly: ClassVar[bool]
 
-    # Whether update and compute are ours, with no subclass of the user's in between.
-    _own_update = True
-    _own_compute = True
+    # Whether update and compute are ours, with none of the user's in their place.
     _all_own = True
 
     # Whether no class in between calls modules in its own way.
@@ -46,9 +48,6 @@ class SyncFreeMetric(StatesInPlace):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._own_update = _is_own(cls, "update") and _is_own(cls, "_update_state")
-        cls._own_compute = _is_own(cls, "compute") and _is_own(cls, "_final_state")
-        cls._all_own = cls._own_update and cls._own_compute
         behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
         cls._is_called_plainly = (
             all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
@@ -62,6 +61,19 @@ class SyncFreeMetric(StatesInPlace):
                 function, name = getattr(cls, method), f"{cls.__name__}.{called}"
                 if function.__qualname__ != name:
                     setattr(cls, method, _named(function, name))
+            _ours.update(getattr(cls, name, None) for name in (*_UPDATES, *_COMPUTES))
+
+    def _are_own(self, methods: tuple[str, ...]) -> bool:
+        """Whether these are ours as the metric is made, and not a subclass' or put there since."""
+        own = all(getattr(type(self), name, None) in _ours for name in methods)
+        if not own:
+            self.__dict__["_all_own"] = False
+        return own
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("update", "compute") and name in self.__dict__:
+            self.__dict__["_all_own"] = False  # one that the user puts on this metric alone
+        super().__setattr__(name, value)
 
     def _raise_pending(self) -> None:
         """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
@@ -198,7 +210,7 @@ class SyncFreeMetric(StatesInPlace):
                 self.__dict__[name] = total + more
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
-        if not self._own_update:
+        if not self._are_own(_UPDATES):
             theirs = super()._wrap_update(update)
 
             @functools.wraps(update)
@@ -226,7 +238,7 @@ class SyncFreeMetric(StatesInPlace):
         return counted
 
     def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        if not self._own_compute:
+        if not self._are_own(_COMPUTES):
             theirs = super()._wrap_compute(compute)
 
             @functools.wraps(compute)
@@ -271,17 +283,6 @@ def _count_update(attributes: dict[str, Any], value: Any = None) -> None:
     attributes["_update_count"] += 1
     attributes["_computed"] = None
     attributes["_forward_cache"] = value
-
-
-def _is_own(cls: type, name: str) -> bool:
-    """Whether a method is ours or TorchMetrics', by the class that defines it.
-
-    Not by the function's own ``__module__``, which decorators copy.
-    """
-    for base in cls.__mro__:
-        if name in vars(base):
-            return base.__module__.startswith(("syncfree.", "torchmetrics."))
-    return True
 
 
 def _named(function: Any, name: str) -> Any:

@@ -1,0 +1,44 @@
+"""Methods that a user puts in the place of ours once the class is made: `forward` calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from class_cases import CASES, ClassCase
+
+Change = Callable[[Any], Any]
+
+CHANGES: dict[str, Change] = {
+    "update": lambda update: lambda *args: update(*args[:-2], args[-2].flip(-1), args[-1]),
+    "compute": lambda compute: lambda *args: compute(*args) / 2,
+}
+# Sums in integers and floats, and lists of both.
+FEW = [case for case in CASES if "Accuracy" in case.ours.__name__][::4]
+FEW += [case for case in CASES if "PeakSignal" in case.ours.__name__]
+
+
+@pytest.mark.parametrize("place", ["a subclass", "the class", "one metric"])
+@pytest.mark.parametrize("method", CHANGES)
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_forward_calls_it_as_torchmetrics(
+    case: ClassCase, method: str, place: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, metrics = CHANGES[method], []
+    for base in (case.ours, case.theirs):
+        kind = type("Own", (base,), {}) if place == "a subclass" else base
+        with monkeypatch.context() as patch:
+            if place != "one metric":
+                patch.setattr(kind, method, change(getattr(kind, method)))
+            metric = kind(**case.options).to(device)
+        if place == "one metric":
+            setattr(metric, method, change(getattr(metric, method)))
+        metrics.append(metric)
+    ours, theirs = metrics
+    for batch in case.batches(device):
+        torch.testing.assert_close(ours(*batch), theirs(*batch), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(ours.metric_state, theirs.metric_state, rtol=1e-6, atol=0)
+    torch.testing.assert_close(ours.compute(), theirs.compute(), rtol=1e-6, atol=1e-7)
