@@ -227,9 +227,10 @@ def test_unread_errors_warn_at_exit(read: bool) -> None:
     program = f"""
 import torch, syncfree
 from syncfree.functional import multiclass_accuracy
-target = torch.tensor([0, 1, 7], device="cuda")
-multiclass_accuracy(target, target, 3)
-torch.cuda.synchronize()
+good, bad = torch.tensor([[0, 1, 2], [0, 1, 7]], device="cuda")
+multiclass_accuracy(good, good, 3)  # loads the kernels, which may wait
+torch.cuda._sleep(1_000_000_000)  # the host is at its end before the kernel begins
+multiclass_accuracy(bad, bad, 3)
 try:
     syncfree.check_errors() if {read} else None
 except RuntimeError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,6 +56,49 @@ def test_a_slot_that_comes_back_accuses_nobody(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RuntimeError, match=r"^bad label\. Metric: Former\.$"):
         _errors.raise_all()
     _errors.raise_all()
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Errors on a GPU that come to the host only once it waits."""
+    seen: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: seen.append(f"bad on {device}."))
+    known = torch.ops.syncfree
+    monkeypatch.setattr(known, "has_error_record", lambda device: device == 1, raising=False)
+    monkeypatch.setattr(_errors, "_take", lambda slot: " ".join(seen))
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    return seen
+
+
+def test_the_end_of_a_program_is_behind_its_kernels(late: list[str]) -> None:
+    with pytest.warns(UserWarning, match=r"^Never read before .*: bad on 1\.$"):
+        _errors._warn_of_unread()
+
+
+def test_a_program_that_failed_does_not_wait_at_its_end(
+    late: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "last_value", OSError(), raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _errors._warn_of_unread()
+    late.append("seen in time.")
+    with pytest.warns(UserWarning, match=r": seen in time\.$"):
+        _errors._warn_of_unread()
+
+
+def test_kernels_that_fail_do_not_hide_an_error_at_the_end(
+    late: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(device: int) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", fail)
+    late.append("seen in time.")
+    with pytest.warns(UserWarning, match=r": seen in time\.$"):
+        _errors._warn_of_unread()
 
 
 def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:

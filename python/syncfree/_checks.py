@@ -29,8 +29,5 @@ def check_errors() -> None:
     """
     if not torch.cuda.is_initialized():
         return
-    for device in range(torch.cuda.device_count()):
-        # A look at a device that was never used would open a context there.
-        if torch.ops.syncfree.has_error_record(device):
-            torch.cuda.synchronize(device)
+    _errors.wait()
     _errors.raise_all()

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import atexit
 import re
+import sys
 import warnings
 import weakref
 from collections import deque
+from contextlib import suppress
 
 import torch
 from torch.compiler import is_dynamo_compiling
@@ -113,8 +115,20 @@ def _take_all() -> str:
     return "\n".join(filter(None, lines))
 
 
+def wait() -> None:
+    """Until the kernels that may leave an error are through."""
+    for device in range(torch.cuda.device_count()):
+        # A look at a device that was never used would open a context there.
+        if torch.ops.syncfree.has_error_record(device):
+            torch.cuda.synchronize(device)
+
+
 @atexit.register
 def _warn_of_unread() -> None:
+    # After an exception a kernel may never end, such as a collective without the other processes.
+    if torch.cuda.is_initialized() and not hasattr(sys, "last_value"):
+        with suppress(RuntimeError):  # of the program's kernels: records are read all the same
+            wait()
     text = _take_all()
     if text:
         warnings.warn(f"Never read before the end of the program: {text}", stacklevel=1)
