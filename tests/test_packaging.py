@@ -237,6 +237,23 @@ def test_info_without_torch() -> None:
     assert facts["cpu"]["instruction_set"] in ("baseline", "avx2", "avx512")
 
 
+def test_info_beside_damaged_packages(tmp_path: Path) -> None:
+    for name in ("rich", "numpy"):
+        (tmp_path / f"{name}-1.0.dist-info").mkdir()
+    bad_text = tmp_path / "numpy-1.0.dist-info" / "METADATA"
+    bad_text.write_bytes(b"Name: numpy\nVersion: 1.0\nAuthor: \xff")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from syncfree.cli import main; sys.exit(main(['info', '--json']))"
+    )
+    result = run(sys.executable, "-c", code)
+    assert result.returncode == 0, result.stderr
+    packages = json.loads(result.stdout)["packages"]
+    assert packages["rich"] == "unavailable: its metadata names no version"
+    assert packages["numpy"].startswith("unavailable: UnicodeDecodeError")
+    assert packages["torch"] == torch.__version__
+
+
 def test_info_as_text() -> None:
     result = run(sys.executable, "-m", "syncfree", "info")
     assert result.returncode == 0

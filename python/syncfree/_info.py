@@ -11,6 +11,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -37,7 +38,7 @@ def info() -> dict[str, Any]:
         "platform": platform.platform(),
         "build": _guarded(_build),
         "cpu": _guarded(_cpu),
-        "packages": {name: _version(name) for name in RELATED},
+        "packages": {name: _guarded(partial(_version, name)) for name in RELATED},
         "torch": _guarded(_torch),
         "libraries": _guarded(_libraries),
         "gpus": _guarded(_gpus),
@@ -75,7 +76,8 @@ def _cpu() -> dict[str, str]:
 
 def _version(package: str) -> str:
     try:
-        return metadata.version(package)
+        # What an interrupted installation leaves behind names none.
+        return metadata.version(package) or "unavailable: its metadata names no version"
     except metadata.PackageNotFoundError:
         return "not installed"
 
