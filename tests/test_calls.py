@@ -67,6 +67,14 @@ def test_compiles_whole(call: PublicCall, device: str) -> None:
 
 
 @every_call
+def test_autocast_changes_nothing(call: PublicCall, device: str) -> None:
+    preds, target = call.inputs(device, 1)
+    want = call.results(preds, target)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        same(call.results(preds, target), want)
+
+
+@every_call
 def test_does_not_touch_its_inputs(call: PublicCall, device: str) -> None:
     preds, target = call.inputs(device, 3)
     before = preds.clone(), target.clone()

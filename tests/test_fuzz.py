@@ -140,8 +140,8 @@ def told_at_once(function: Any) -> Any:
 
 
 def widened(target: Tensor) -> Tensor:
-    """TorchMetrics marks what it ignores by -1, which bools and bytes do not hold."""
-    return target.long() if target.dtype in (torch.bool, torch.uint8) else target
+    """TorchMetrics marks what it ignores by -1, which bools do not hold."""
+    return target.long() if target.dtype == torch.bool else target
 
 
 def has_nan(x: Tensor) -> bool:

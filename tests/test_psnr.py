@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -157,6 +158,14 @@ def test_one_dimension_and_none(device: str) -> None:
     a, b = torch.rand(1000, device=device), torch.rand(1000, device=device)
     check(peak_signal_noise_ratio(a, b, 1.0), reference(a, b, 1.0))
     check(peak_signal_noise_ratio(a[0], b[0], 1.0), reference(a[0], b[0], 1.0))
+
+
+def test_a_reduction_without_dim_changes_nothing(device: str) -> None:
+    a, b = torch.rand(2, 3, device=device), torch.rand(2, 3, device=device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        values = [peak_signal_noise_ratio(a, b, 1.0, reduction=r) for r in ("sum", "none", None)]
+    assert all(torch.equal(value, peak_signal_noise_ratio(a, b, 1.0)) for value in values)
 
 
 def shuffled(x: Tensor) -> Tensor:
