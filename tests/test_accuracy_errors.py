@@ -172,6 +172,8 @@ def test_what_is_no_integer_equals_none(low: int, device: str) -> None:
     preds = torch.tensor([math.nan, 2.5, 3.0], device=device)
     target = torch.tensor([low, low, 3], device=device)
     assert multiclass_accuracy(preds, target, average="micro").item() == pytest.approx(1 / 3)
+    same = torch.tensor([0.5, 1.0], device=device)
+    assert multiclass_accuracy(same, same, average="micro").item() == 0.5
 
 
 def test_lowest_integer_as_a_float(device: str) -> None:
