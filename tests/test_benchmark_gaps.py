@@ -192,7 +192,7 @@ def test_nvmls_clock_serves_for_short_calls(gpu: SimulatedGpu) -> None:
         (point(1, 180, gated_us=170, megahertz=None), "gpu"),
         (point(1, 180, gated_us=None), "waits"),
         (point(1, 500), "unexplained"),
-        (point(1, 500, plain_mad_us=420), "none"),  # within the noise
+        (point(1, 500, plain_mad_us=420), "unexplained"),  # within the noise
     ],
 )
 def test_causes(last: GapPoint, cause: str) -> None:
@@ -204,6 +204,29 @@ def test_the_slowest_gap_is_judged_not_the_longest() -> None:
     verdict = judge_gaps(points, kind="cuda")
     assert verdict.cause == "host launch"
     assert verdict.text.startswith("after 1 s ")
+
+
+def test_a_gap_whose_calls_vary_hides_no_other() -> None:
+    noisy = point(0.1, 900, host_us=880, plain_mad_us=820)
+    sure = point(1, 550, host_us=530)
+    verdict = judge_gaps([point(0, 95), noisy, sure], kind="cuda")
+    assert verdict.cause == "host launch"
+    assert verdict.text.startswith("after 1 s a call takes 550 us instead of 95 us")
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_calls_that_vary_too_much_are_not_called_equal(kind) -> None:
+    """As beside other work: 25 ms back to back and 79 ms after a pause were no difference."""
+    points = [point(0, 25_000, plain_mad_us=24_000), point(0.1, 79_000, plain_mad_us=50_000)]
+    verdict = judge_gaps(points, kind=kind)
+    assert verdict.cause == "unexplained"
+    assert "after 0.1 s a call takes 79 ms instead of 25 ms, but calls vary" in verdict.text
+    assert "by 50 ms and 24 ms around these medians" in verdict.text
+
+
+def test_calls_without_a_time_are_none_the_slower() -> None:
+    points = [point(gap, 0, plain_mad_us=0, gated_us=0) for gap in (0, 1)]
+    assert judge_gaps(points, kind="cuda").cause == "none"
 
 
 def test_a_cpu_has_no_more_to_tell() -> None:
@@ -222,7 +245,7 @@ def test_of_a_real_function_on_the_cpu(tmp_path) -> None:
     assert [each.gap for each in found.points] == [0.0, 0.001, 0.002]
     assert all(each.gated_us is None and each.plain_us > 0 for each in found.points)
     document = json.loads(json.dumps(found.json()))
-    assert document["verdict"]["cause"] in ("none", "cpu")
+    assert document["verdict"]["cause"] in ("none", "cpu", "unexplained")
     assert len(document["points"]) == 3
     assert "back to back" in str(found)
     assert found.table().row_count == 3

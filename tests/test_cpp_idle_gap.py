@@ -130,7 +130,7 @@ def test_calls_on_tensors(swept, device: str, tmp_path: Path, capsys) -> None:
             assert point.megahertz is None or 100 < point.megahertz < 5000
         assert any(point.megahertz is not None for point in found.points)
     else:
-        assert found.verdict.cause in ("none", "cpu")
+        assert found.verdict.cause in ("none", "cpu", "unexplained")
         assert {point.gated_us for point in found.points} == {None}
     assert x.max() < 1e-6, "the calls were made"
     # The file that the program writes is what the command draws.

@@ -14,6 +14,7 @@ import torch
 
 from keep_warm import KeepWarm, Run, decide, table
 from syncfree.benchmarking.gap_verdict import GapPoint
+from syncfree.benchmarking.gaps import IdleGap
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = ROOT / "benchmarks" / "keep_warm.py"
@@ -77,7 +78,10 @@ def test_what_goes_wrong_in_the_thread_comes_out() -> None:
 def test_the_docs_say_what_the_files_say() -> None:
     text = " ".join((ROOT / "docs" / "timing.md").read_text().split())
     results = ROOT / "benchmarks" / "results"
-    points = json.loads((results / "idle_gap" / "h200.json").read_text())["points"]
+    sweep = json.loads((results / "idle_gap" / "h200.json").read_text())
+    assert sweep["verdict"] == IdleGap.from_json(sweep).json()["verdict"]
+    assert sweep["verdict"]["cause"] == "host launch"
+    points = sweep["points"]
     plain = [each["plain_us"] for each in points]
     assert f"{plain[0]:.0f} us between the events back to back and {span(plain[1:])} us" in text
     low, high = plain[0] - points[0]["plain_mad_us"], plain[0] + points[0]["plain_mad_us"]

@@ -2,7 +2,6 @@
 // words of Python's `syncfree bench idle-gap`.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -92,23 +91,32 @@ inline GapVerdict gpu_cause(const std::vector<GapPoint>& points, const GapPoint&
 
 }  // namespace detail
 
-// The main cause of the slowest first call. `points` has the shortest gap first; `not_gateable`
-// says why the call cannot stand behind a gate.
+// The main cause of the slowest first call, of those that are slower beyond what calls vary.
+// `points` has the shortest gap first; `not_gateable` says why the call cannot stand behind a gate.
 inline GapVerdict judge_gaps(const std::vector<GapPoint>& points, Device::Type kind,
                              const std::string& not_gateable = {}) {
   using detail::duration;
   if (points.empty()) return {"none", "nothing was measured"};
   const GapPoint& base = points.front();
-  const GapPoint& worst = *std::max_element(
-      points.begin(), points.end(),
-      [](const GapPoint& a, const GapPoint& b) { return a.plain_us < b.plain_us; });
-  const double lost = worst.plain_us - base.plain_us;
-  if (worst.plain_us < detail::kSlower * base.plain_us ||
-      lost <= worst.plain_mad_us + base.plain_mad_us)
+  const GapPoint *slowest = nullptr, *certain = nullptr;
+  for (const GapPoint& each : points) {
+    if (&each == &base || each.plain_us <= detail::kSlower * base.plain_us) continue;
+    if (slowest == nullptr || each.plain_us > slowest->plain_us) slowest = &each;
+    if (each.plain_us - base.plain_us <= each.plain_mad_us + base.plain_mad_us) continue;
+    if (certain == nullptr || each.plain_us > certain->plain_us) certain = &each;
+  }
+  if (slowest == nullptr)
     return {"none",
             "no gap makes the first call slower than back to back" + detail::launches_text(base)};
+  const GapPoint& worst = certain != nullptr ? *certain : *slowest;
+  const double lost = worst.plain_us - base.plain_us;
   std::string head = "after " + detail::digits(worst.gap, 6) + " s a call takes " +
                      duration(worst.plain_us) + " instead of " + duration(base.plain_us);
+  if (certain == nullptr)
+    return {"unexplained",
+            head + ", but calls vary by as much: by " + duration(worst.plain_mad_us) + " and " +
+                duration(base.plain_mad_us) + " around these medians. More repeats tell" +
+                detail::launches_text(base)};
   if (kind == Device::Type::kCpu)
     return {"cpu", head + ". On the CPU nothing tells caches, clock and scheduling apart"};
   if (std::isnan(worst.gated_us) || std::isnan(base.gated_us))
