@@ -152,7 +152,8 @@ def _refuse_broken_device(outcome: Outcome) -> None:
     """After most CUDA errors every call of the process fails: others must do the rest."""
     for problem in outcome.problems:
         if problem.kind == "internal" and "CUDA error" in problem.reason:
-            raise RuntimeError(problem.reason)
+            # The kind of the error stands in front of the reason, and will of this one's.
+            raise RuntimeError(problem.reason.partition(": ")[2])
 
 
 @dataclass
