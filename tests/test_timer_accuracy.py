@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import torch
 
 from timer_accuracy import Empty, compared, table
 
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "timer_accuracy.py"
+ROOT = Path(__file__).parent.parent
+SCRIPT = ROOT / "benchmarks" / "timer_accuracy.py"
 
 
 def test_two_microseconds_or_two_percent() -> None:
@@ -43,3 +45,18 @@ def test_needs_a_gpu() -> None:
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "this needs a GPU" in done.stderr
+
+
+def test_the_docs_say_what_the_file_says() -> None:
+    text = " ".join((ROOT / "docs" / "timing.md").read_text().split())
+    found = json.loads((ROOT / "benchmarks" / "results" / "timing" / "h200.json").read_text())
+    rows, bracket = found["rows"], found["bracket_us"]
+    off = [row["region_us"] - row["kernel_us"] for row in rows]
+    assert f"kernels of {rows[0]['kernel_us']:.1f} us to 10 ms" in text
+    assert rows[-1]["kernel_us"] == pytest.approx(10_000, rel=1e-3)
+    assert f"read {min(off) + bracket:.1f} to {max(off) + bracket:.1f} us more" in text
+    assert f"an empty region reads {found['empty_us'] + bracket:.1f} us" in text
+    worst = max(abs(row["worst_us"]) for row in rows)
+    assert f"read {min(off):.1f} to {max(off):.1f} us more than CUPTI, at worst {worst:.1f}" in text
+    assert sum(row["beyond"] for row in rows) == 0
+    assert f"none of {sum(row['n'] for row in rows)} is off" in text
