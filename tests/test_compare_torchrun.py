@@ -49,6 +49,17 @@ def test_torchrun_with_a_stuck_process_does_its_part(folders, script, base, alon
     assert lost.startswith("rank 1: stuck: nothing came from it for 20 s; ")
 
 
+def test_torchrun_with_a_leader_that_is_stuck_ends(folders, script):
+    """As on a file system that hangs; it would have waited for ever."""
+    done = run(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, script,
+                "compare", folders.ref, folders.test, "--device", "cpu", "--workers", 1,
+                "--timeout", 10],
+               TROUBLE="0=stopped,1=none")  # fmt: skip
+    assert done.returncode != 0
+    assert "rank 0: stuck: the others heard nothing from it for 10 s" in done.stderr
+    assert "RankError" not in done.stderr
+
+
 def test_processes_of_two_hosts(folders, base, alone):
     """Two agents of `torchrun`, as on two hosts, that meet at a port."""
     file = base / "hosts.json"

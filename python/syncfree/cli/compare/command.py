@@ -38,6 +38,7 @@ from syncfree.cli.compare.tables import (
 )
 from syncfree.distributed.environment import started_by_torchrun
 from syncfree.distributed.policy import TIMEOUT_SECONDS
+from syncfree.errors import RankError
 
 CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -90,6 +91,9 @@ def compare(request: CompareRequest) -> int:
         if _leads() or isinstance(error, LocalUsageError):
             print_error(notes, str(error))
         return USAGE
+    except RankError as error:  # rank 0, which would have shown what was found
+        print_error(notes, str(error))
+        return PROBLEMS
     except KeyboardInterrupt:
         notes.print("interrupted")
         return INTERRUPTED
@@ -186,7 +190,7 @@ def _run_joined(request: CompareRequest) -> Comparison | None:
     def make_work() -> Work:
         return Work(request.reference, request.test, _pairs(request), options, fleet)
 
-    return compare_joined(make_work, request.device)
+    return compare_joined(make_work, request.device, fleet.timeout)
 
 
 def _options(request: CompareRequest, workers: int) -> CompareOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -35,6 +36,7 @@ from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.launcher import Launcher
 from syncfree.distributed.worker import POLL_SECONDS, Worker
+from syncfree.errors import RankError
 
 _PREFIX = "compare"
 _MOST_NAMED = 20
@@ -67,7 +69,7 @@ def compare_launched(work: Work) -> Comparison:
         return lead.run(processes.deaths, processes.kill, interrupt.check)
 
 
-def compare_joined(make_work: Callable[[], Work], device: str) -> Comparison | None:
+def compare_joined(make_work: Callable[[], Work], device: str, timeout: float) -> Comparison | None:
     """Take part in a comparison by the processes that `torchrun` started.
 
     Rank 0 leads, and works in a thread; the others work and return `None`.
@@ -75,16 +77,18 @@ def compare_joined(make_work: Callable[[], Work], device: str) -> Comparison | N
     Args:
         make_work: called by rank 0 alone.
         device: `auto`, `cpu` or `cuda`.
+        timeout: seconds after which a rank 0 that shows no sign of life is given up.
 
     Raises:
         UsageError: the same in all processes.
+        RankError: rank 0 is stuck.
         KeyboardInterrupt: Ctrl-C.
     """
     own = torchrun_device(device)
     fleet = connect()
     channel = Channel(fleet.store, _PREFIX)
     if fleet.rank > 0:
-        _work(channel, fleet, own)
+        _work(channel, fleet, own, timeout)
         return None
     try:
         lead = _Lead(make_work(), channel, fleet.world)
@@ -103,16 +107,19 @@ def _work_launched(fleet: Fleet, device: str) -> None:
         _work(Channel(fleet.store, _PREFIX), fleet, device)
 
 
-def _work(channel: Channel, fleet: Fleet, device: str) -> None:
-    """Compare what the leader hands out, until it says that all is done."""
+def _work(channel: Channel, fleet: Fleet, device: str, timeout: float = math.inf) -> None:
+    """Compare what the leader hands out, until it says that all is done.
+
+    Without a timeout the leader is not given up: it is this process, or the one that started it.
+    """
     while (plan := channel.read("plan")) is None:
         time.sleep(POLL_SECONDS)
     if "stop" in plan:
         raise UsageError(plan["stop"])
-    worker = Worker(channel, fleet.rank, fleet.world)
+    worker = Worker(channel, fleet.rank, fleet.world, timeout)
     try:
         _work_out(plan, worker, fleet, device)
-    except dist.DistError:
+    except (dist.DistError, RankError):  # nobody leads
         raise
     except Exception as error:  # whatever it is, others can do what this rank cannot
         worker.fail(error)
