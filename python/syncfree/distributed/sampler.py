@@ -24,8 +24,8 @@ class DynamicSampler(Sampler[int]):
     measured speed and to what is left; each iteration over the sampler is a new pass. It has no
     `len`, nor has a `DataLoader` with it: how many indices a rank gets shows at the pass's end.
 
-    All ranks make their samplers in the same order and iterate over each as often. If a rank dies,
-    what it held stays undone: see `evaluate` for a run that survives that.
+    All ranks make their samplers in the same order and iterate over each as often. If a rank
+    fails, what it held stays undone; `evaluate` gives it to the others.
 
     Args:
         data: the data set, or its length.
