@@ -318,6 +318,16 @@ def test_lines_that_wait_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [2, 2, 0]
 
 
+def test_lines_of_packages_are_named_as_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Result files are shown to others."""
+    detector_stub.install(monkeypatch)
+    monkeypatch.setattr(tiers, "_made", lambda n, recorder: detector_stub.StubTier(recorder, n))
+    names = {"wait": detector_stub.wait}
+    code = "def step():\n    wait()\n"
+    exec(compile(code, "/home/me/lib/python3.12/site-packages/peer/psnr.py", "exec"), names)
+    assert waits_of(names["step"], (2,)).startswith("line site-packages/peer/psnr.py:2 (")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_no_gpu() -> None:
     with pytest.raises(BenchmarkError, match="torch sees no CUDA device here"):

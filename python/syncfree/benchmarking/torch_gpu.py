@@ -120,13 +120,18 @@ def waits_of(call: Callable[[], Any], tiers: Sequence[Any]) -> str:
     Tier 2 stands first: tier 3 takes CUPTI, and a later `torch.profiler` would lose its GPU events.
     """
     from syncfree.detector import detect_syncs
+    from syncfree.detector.places import installed_name
 
     for tier in tiers:
         with detect_syncs(tier=tier) as report:
             call()
         found = [each for each in report.findings if each.counts]
         if found:
-            shown = [f"{each.frame} ({each.event.api}: {each.source})" for each in found[:3]]
+            shown = []
+            for each in found[:3]:
+                # Result files go to other machines: a package's file is called as there.
+                file = installed_name(each.frame.file) or each.frame.file
+                shown.append(f"{file}:{each.frame.line} ({each.event.api}: {each.source})")
             more = f" and {len(found) - 3} lines more" if len(found) > 3 else ""
             return "line " + ", ".join(shown) + more
     return ""
