@@ -13,56 +13,11 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
+from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
 from syncfree.distributed import evaluate, launch
 from syncfree.distributed.flight import Flight
-from syncfree.distributed.inference import Inference
 from syncfree.distributed.launcher import Launcher
 from syncfree.errors import DeviceError, EvaluationError, LibraryError, RankError
-from syncfree.functional import peak_signal_noise_ratio
-
-
-def mse(preds, target):
-    return (preds - target).square().mean((1, 2, 3))
-
-
-def mae(preds, target):
-    return (preds - target).abs().mean((1, 2, 3))
-
-
-def psnr(preds, target):
-    return peak_signal_noise_ratio(preds, target, data_range=1.0, reduction="none", dim=(1, 2, 3))
-
-
-METRICS = {"mse": mse, "mae": mae, "psnr": psnr}
-
-
-def halve(x):
-    return x / 2
-
-
-class Data:
-    """Pairs of mixed sizes; the items in `bad` cannot be read."""
-
-    def __init__(self, length, bad=()):
-        random = torch.Generator().manual_seed(3)
-        shapes = [(3, 12 + 4 * (index % 3), 16) for index in range(length)]
-        self.pairs = [
-            (torch.rand(shape, generator=random), torch.rand(shape, generator=random))
-            for shape in shapes
-        ]
-        self.bad = bad
-
-    def __len__(self):
-        return len(self.pairs)
-
-    def __getitem__(self, index):
-        if index in self.bad:
-            raise OSError(f"no file {index}")
-        return self.pairs[index]
-
-
-def expected(data, metric):
-    return torch.stack([metric(halve(a[None]), b[None])[0] for a, b in data.pairs]).double()
 
 
 @pytest.mark.parametrize("batch", [None, 1, 3])
@@ -301,47 +256,6 @@ def test_memory_that_runs_out_costs_no_item(device):
     torch.testing.assert_close(found.values["mse"], expected(data, mse))
     assert max(sizes) > 2
     assert max(sizes[-5:]) <= 2
-
-
-@pytest.mark.needs_cuda
-def test_real_memory_that_runs_out_costs_no_item():
-    """Each image takes a third of what may be allocated, so batches of 8 cannot fit."""
-    free, total = torch.cuda.mem_get_info()
-    piece = min(free, total) // 64
-    torch.cuda.set_per_process_memory_fraction(3.5 * piece / total)
-    try:
-
-        def model(x):
-            scratch = torch.empty((len(x), piece), dtype=torch.uint8, device=x.device)
-            return halve(x) + 0 * scratch[:, 0].float().sum()
-
-        data = Data(24)
-        found = evaluate(model, data, {"mse": mse}, device="cuda", batch=8)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-        torch.cuda.empty_cache()
-    torch.testing.assert_close(found.values["mse"], expected(data, mse), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.needs_cuda
-def test_submitting_a_batch_never_waits():
-    data = Data(6)
-    device = torch.device("cuda", torch.cuda.current_device())
-    inference = Inference(halve, METRICS, device, batch=2, workers=1)
-    items = [inference._load(index, data) for index in (0, 3)]
-    inference._submit_cuda(items).wait()  # loads the kernels
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        with torch.cuda.stream(inference._upload):
-            torch.cuda._sleep(1_000_000_000)  # about half a second in front
-        submitted = inference._submit_cuda(items)
-        assert not inference._compute.query()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    submitted.wait()
-    values = torch.stack([expected(data, metric)[[0, 3]] for metric in METRICS.values()])
-    torch.testing.assert_close(submitted.values, values, rtol=1e-5, atol=1e-6)
 
 
 class Work:
