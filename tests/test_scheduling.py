@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
+from pathlib import Path
 
 import pytest
 import torch.distributed as dist
@@ -190,6 +192,19 @@ def test_the_heavy_tail_is_one():
     costs = sorted(heavy_tailed(100_000, random.Random(1)), reverse=True)
     assert sum(costs) / len(costs) == pytest.approx(0.01, rel=0.05)
     assert sum(costs[:1000]) / sum(costs) > 0.1
+
+
+def test_the_docs_have_the_figures_of_the_simulation():
+    """Of the fleets that do not take long."""
+    text = (Path(__file__).parent.parent / "docs" / "distributed.md").read_text()
+    rows = re.findall(r"^\| ([\w. ]+) \| (\d+) \| ((?:[01]\.\d{3} \| ?){5})$", text, re.MULTILINE)
+    assert {fleet for fleet, _, _ in rows} == set(FLEETS)
+    short = [(fleet, int(world), cells) for fleet, world, cells in rows if int(world) <= 32]
+    assert len(short) == 9
+    for fleet, world, cells in short:
+        row = simulate(world, fleet, [1, 4, 8], noise=0.3)
+        names = ("equal", "cost", "dynamic/1", "dynamic/4", "dynamic/8")
+        assert re.findall(r"[\d.]+", cells) == [f"{row[name]:.3f}" for name in names]
 
 
 # The sampler
