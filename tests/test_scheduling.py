@@ -147,6 +147,20 @@ def test_chunks_follow_what_is_left_and_the_speed():
     assert sizes.take(Cursor(0, 0), None) == Cursor(0, 1)
 
 
+def test_chunks_follow_the_speed_that_was_measured():
+    """One rank takes a second for an item, the other four."""
+    store, clocks = dist.HashStore(), (Clock(), Clock())
+    fast, slow = (Claims(Channel(store, "x"), "list", [1.0] * 1000, 2, clock=c) for c in clocks)
+    for claims, clock, seconds in ((fast, clocks[0], 1), (slow, clocks[1], 4)):
+        (place,) = claims.take()
+        clock.now += seconds
+        claims.done(place)
+    chunks = fast.take(), slow.take()
+    # Known alone, a rank counts as average; then the slow one has a fifth of the speed of both.
+    assert [len(chunk) for chunk in chunks] == [int(998 / 2 / DIVISOR), int(936 / 5 / DIVISOR)]
+    assert (chunks[0].start, chunks[1].stop) == (0, 998)  # what is expensive is at the front
+
+
 def test_chunks_count_cost_and_not_items():
     sizes = ChunkSizes([100.0, *[1.0] * 100], world=1, divisor=2)
     assert sizes.take(Cursor(0, 0), 1.0) == Cursor(1, 0)
