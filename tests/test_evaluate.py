@@ -16,6 +16,7 @@ from torch.utils.data import default_collate
 from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
 from syncfree.distributed import evaluate, launch
 from syncfree.distributed.flight import Flight
+from syncfree.distributed.inference import Inference
 from syncfree.distributed.launcher import Launcher
 from syncfree.errors import DeviceError, EvaluationError, LibraryError, RankError
 
@@ -266,6 +267,43 @@ class Work:
 
     def wait(self):
         pass
+
+
+def test_a_batch_that_fits_once_others_have_landed_stays_whole():
+    under_way, sizes = [], []
+
+    class Landing(Work):
+        def wait(self):
+            under_way.remove(self)
+
+    def submit(batch):
+        if under_way:
+            raise torch.OutOfMemoryError("too large beside another")
+        sizes.append(len(batch))
+        under_way.append(Landing(batch))
+        return under_way[-1]
+
+    flight = Flight(submit)
+    for _ in range(3):
+        list(flight.send(range(8)))
+    assert sizes == [8, 8, 8]
+
+
+def test_results_come_before_all_items_are_loaded():
+    """Of many shapes, none of which fills a batch: a rank that dies must not lose them all."""
+    data = [(torch.rand(1, 1, size), torch.rand(1, 1, size)) for size in range(1, 61)]
+    inference = Inference(halve, {"mse": mse}, torch.device("cpu"), batch=2, workers=1)
+    taken = []
+
+    def items():
+        for item in range(len(data)):
+            taken.append(item)
+            yield item
+
+    results = inference.run(items(), data)
+    next(results)
+    assert len(taken) < 20
+    assert len(list(results)) == 59
 
 
 def test_an_item_that_never_fits_fails_alone():
