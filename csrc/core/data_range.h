@@ -14,6 +14,9 @@ struct DataRange {
   double value = 1.0;
   double low = 0.0;
   double high = 0.0;
+
+  // Not of kData.
+  double width() const { return source == Source::kInterval ? high - low : value; }
 };
 
 }  // namespace syncfree

@@ -8,8 +8,7 @@
 namespace syncfree::image_quality {
 
 inline psnr::Scale decibel_scale(const Problem& p) {
-  const bool interval = p.range.source == DataRange::Source::kInterval;
-  return psnr::make_scale(interval ? p.range.high - p.range.low : p.range.value, 10.0);
+  return psnr::make_scale(p.range.width(), 10.0);
 }
 
 SYNCFREE_HD void store_errors(const Problem& p, const psnr::Scale& scale, std::int64_t index,

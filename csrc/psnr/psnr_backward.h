@@ -90,11 +90,9 @@ struct CoefficientScale {
 };
 
 inline CoefficientScale coefficient_scale(const BackwardProblem& problem) {
-  const double range = problem.range.source == DataRange::Source::kInterval
-                           ? problem.range.high - problem.range.low
-                           : problem.range.value;
   const bool mean = problem.reduction == Reduction::kMean;
-  return {make_scale(range, problem.base), static_cast<double>(problem.elements.reduced()),
+  return {make_scale(problem.range.width(), problem.base),
+          static_cast<double>(problem.elements.reduced()),
           mean ? 1.0 / static_cast<double>(problem.elements.results()) : 1.0};
 }
 

@@ -161,10 +161,7 @@ void run(const Problem& problem, ParallelFor parallel_for) {
                     }
                   });
 
-  const double range = problem.range.source == DataRange::Source::kInterval
-                           ? problem.range.high - problem.range.low
-                           : problem.range.value;
-  const Scale scale = make_scale(range, problem.base);
+  const Scale scale = make_scale(problem.range.width(), problem.base);
   double total = 0.0;
   for (std::int64_t result = 0; result < sum.results; ++result) {
     double squared = 0.0;

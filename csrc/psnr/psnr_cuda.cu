@@ -237,11 +237,8 @@ WorkspaceSize workspace_size(const Problem& problem) {
 
 cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream) {
   const Plan plan = make_plan(problem);
-  const double range = problem.range.source == DataRange::Source::kInterval
-                           ? problem.range.high - problem.range.low
-                           : problem.range.value;
   const Output output{problem.value, problem.result_dtype, problem.reduction,
-                      make_scale(range, problem.base), problem.states};
+                      make_scale(problem.range.width(), problem.base), problem.states};
   auto* ticket = static_cast<std::uint32_t*>(workspace.zeroed);
   auto* partial = static_cast<double*>(workspace.scratch);
   double* values = partial + plan.operands.results * plan.pieces.count;

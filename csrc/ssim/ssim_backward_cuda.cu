@@ -68,9 +68,7 @@ cudaError_t set_constants(const BackwardProblem& problem, const Workspace& works
                           double tap_sum, BackwardJob<Acc>& job, cudaStream_t stream) {
   const Problem& images = problem.forward;
   if (images.range.source != DataRange::Source::kData) {
-    const bool interval = images.range.source == DataRange::Source::kInterval;
-    const double range = interval ? images.range.high - images.range.low : images.range.value;
-    job.constants = make_constants<Acc>(range, images.k1, images.k2, tap_sum);
+    job.constants = make_constants<Acc>(images.range.width(), images.k1, images.k2, tap_sum);
     return cudaSuccess;
   }
   const RangeScratch<Acc> scratch(workspace.scratch);

@@ -150,10 +150,7 @@ struct Plan {
       range_scratch = scratch.take<std::byte>(static_cast<std::int64_t>(range_scratch_size()));
       job.constants_in_memory = constants;
     } else {
-      const double range = problem.range.source == DataRange::Source::kInterval
-                               ? problem.range.high - problem.range.low
-                               : problem.range.value;
-      job.constants = make_constants<Acc>(range, problem.k1, problem.k2, tap_sum);
+      job.constants = make_constants<Acc>(problem.range.width(), problem.k1, problem.k2, tap_sum);
     }
     size = {zeroed.size(), scratch.size()};
   }
