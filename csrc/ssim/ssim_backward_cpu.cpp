@@ -1,7 +1,4 @@
-// The gradient of SSIM on the CPU: geometry, data range, threads.
-#include <cmath>
-#include <iterator>
-#include <limits>
+// The gradient of SSIM on the CPU: geometry and threads.
 #include <type_traits>
 
 #include "core/isa.h"
@@ -14,37 +11,12 @@
 namespace syncfree::ssim {
 namespace {
 
-const BackwardKernels& kernels() {
-  return select_isa(&baseline::ssim_backward_cpu::kernels, &avx2::ssim_backward_cpu::kernels,
-                    &avx512::ssim_backward_cpu::kernels)();
-}
+using TakeUnits = void(const BackwardPlan& plan, std::int64_t begin, std::int64_t end);
 
-double extent_of(const TensorView& image, bool in_double, ParallelFor parallel_for) {
-  constexpr std::int64_t kRows = 64;
-  const std::int64_t rows = image.size[0] * image.size[1] * image.size[2] * image.size[3];
-  std::vector<Extremes> pieces((rows + kRows - 1) / kRows);
-  parallel_ranges(
-      parallel_for, 0, std::ssize(pieces), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i)
-          pieces[i] =
-              kernels().extremes(image, in_double, i * kRows, std::min(rows, (i + 1) * kRows));
-      });
-  Extremes all = pieces.front();
-  for (const Extremes& piece : pieces) {
-    if (std::isnan(piece.low)) return piece.low;
-    all = {std::min(all.low, piece.low), std::max(all.high, piece.high)};
-  }
-  return all.high - all.low;
-}
-
-double data_range(const Problem& problem, ParallelFor parallel_for) {
-  if (problem.range.source == DataRange::Source::kInterval)
-    return problem.range.high - problem.range.low;
-  if (problem.range.source == DataRange::Source::kValue) return problem.range.value;
-  const bool in_double = problem.preds.dtype == DType::kFloat64;
-  const double preds = extent_of(problem.preds, in_double, parallel_for);
-  const double target = extent_of(problem.target, in_double, parallel_for);
-  return std::isnan(preds) || preds > target ? preds : target;
+TakeUnits* backward_units() {
+  return select_isa(&baseline::ssim_backward_cpu::backward_units,
+                    &avx2::ssim_backward_cpu::backward_units,
+                    &avx512::ssim_backward_cpu::backward_units);
 }
 
 // Large against the window, so that the windows taken twice are few, and small enough that the
@@ -77,8 +49,9 @@ void run(const BackwardProblem& problem, ParallelFor parallel_for) {
   std::int64_t pixels = 1;
   for (const BackwardAxisPlan& axis : plan.axes) pixels *= std::min(axis.piece, axis.size);
   constexpr std::int64_t kPixelsWorthAThread = 1 << 12;
-  parallel_ranges(parallel_for, 0, units, std::max<std::int64_t>(kPixelsWorthAThread / pixels, 1),
-                  [&](std::int64_t begin, std::int64_t end) { kernels().units(plan, begin, end); });
+  parallel_ranges(
+      parallel_for, 0, units, std::max<std::int64_t>(kPixelsWorthAThread / pixels, 1),
+      [&](std::int64_t begin, std::int64_t end) { backward_units()(plan, begin, end); });
 }
 
 }  // namespace syncfree::ssim

@@ -33,10 +33,4 @@ struct BackwardPlan {
   }
 };
 
-struct BackwardKernels {
-  void (*units)(const BackwardPlan& plan, std::int64_t begin, std::int64_t end);
-  Extremes (*extremes)(const TensorView& image, bool in_double, std::int64_t begin,
-                       std::int64_t end);
-};
-
 }  // namespace syncfree::ssim

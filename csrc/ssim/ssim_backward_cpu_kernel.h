@@ -11,8 +11,6 @@ using namespace ::syncfree::ssim;
 
 #include "ssim/ssim_cpu_rows.h"
 
-#include "ssim/ssim_cpu_extremes.h"
-
 #include "ssim/ssim_backward_cpu_correlate.h"
 
 inline Lanes<double>::Vector inverse_of(const Lanes<double>::Vector& x) {
@@ -24,6 +22,8 @@ inline Lanes<double>::Vector inverse_of(const Lanes<double>::Vector& x) {
 #include "ssim/ssim_backward_cpu_store.h"
 
 #include "ssim/ssim_backward_cpu_unit.h"
+
+}  // namespace
 
 void backward_units(const BackwardPlan& plan, std::int64_t begin, std::int64_t end) {
   Backward backward(plan);
@@ -37,13 +37,6 @@ void backward_units(const BackwardPlan& plan, std::int64_t begin, std::int64_t e
     unit.plane = rest;
     backward.run(unit);
   }
-}
-
-}  // namespace
-
-const BackwardKernels& kernels() {
-  static constexpr BackwardKernels table = {backward_units, extremes_of_rows};
-  return table;
 }
 
 }  // namespace ssim_backward_cpu

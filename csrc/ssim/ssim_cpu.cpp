@@ -1,7 +1,6 @@
 // SSIM on the CPU: geometry, choice of the path, threads, and the sums in fixed order.
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -42,41 +41,6 @@ bool fits_stream(const Problem& problem) {
 std::int64_t even_piece(std::int64_t size, std::int64_t wanted) {
   const std::int64_t pieces = std::max<std::int64_t>((size + wanted / 2) / wanted, 1);
   return ((size + pieces - 1) / pieces + 15) / 16 * 16;
-}
-
-Extremes extremes_of(const TensorView& image, bool in_double, ParallelFor parallel_for) {
-  constexpr std::int64_t kChunk = 64;
-  const std::int64_t rows = image.size[0] * image.size[1] * image.size[2] * image.size[3];
-  std::vector<Extremes> chunks((rows + kChunk - 1) / kChunk);
-  parallel_ranges(
-      parallel_for, 0, std::ssize(chunks), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i)
-          chunks[i] =
-              kernels().extremes(image, in_double, i * kChunk, std::min(rows, (i + 1) * kChunk));
-      });
-  Extremes all = chunks.front();
-  for (const Extremes& chunk : chunks) {
-    if (std::isnan(chunk.low)) return chunk;
-    all = {std::min(all.low, chunk.low), std::max(all.high, chunk.high)};
-  }
-  return all;
-}
-
-double data_range(const Problem& problem, ParallelFor parallel_for) {
-  switch (problem.range.source) {
-    case DataRange::Source::kInterval:
-      return problem.range.high - problem.range.low;
-    case DataRange::Source::kValue:
-      return problem.range.value;
-    case DataRange::Source::kData:
-      break;
-  }
-  if (problem.preds.numel() == 0) return std::numeric_limits<double>::quiet_NaN();
-  const bool in_double = computes_in_double(problem);
-  const Extremes preds = extremes_of(problem.preds, in_double, parallel_for);
-  const Extremes target = extremes_of(problem.target, in_double, parallel_for);
-  const double preds_range = preds.high - preds.low, target_range = target.high - target.low;
-  return std::isnan(preds_range) || preds_range > target_range ? preds_range : target_range;
 }
 
 Plan make_plan(const Problem& problem, double range) {

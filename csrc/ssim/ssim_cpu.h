@@ -99,18 +99,14 @@ class AlignedMemory {
   std::unique_ptr<std::byte[], Delete> data_;
 };
 
-struct Extremes {
-  double low;
-  double high;
-};
+// That of the problem, found in the images where it comes from the data: then NaN if they hold one
+// or no pixels.
+double data_range(const Problem& problem, ParallelFor parallel_for);
 
 // The entry points of one instruction set.
 struct Kernels {
   void (*stream)(const Plan& plan, std::int64_t begin, std::int64_t end);
   void (*general)(const Plan& plan, std::int64_t begin, std::int64_t end);
-  // Of the rows [begin, end) of an image, counted over batch, channel, depth and height.
-  Extremes (*extremes)(const TensorView& image, bool in_double, std::int64_t begin,
-                       std::int64_t end);
 };
 
 }  // namespace syncfree::ssim

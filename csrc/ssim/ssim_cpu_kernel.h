@@ -11,14 +11,13 @@ using namespace ::syncfree::ssim;
 
 #include "ssim/ssim_cpu_pool.h"
 
-#include "ssim/ssim_cpu_extremes.h"
 #include "ssim/ssim_cpu_general.h"
 #include "ssim/ssim_cpu_stream.h"
 
 }  // namespace
 
 const Kernels& kernels() {
-  static constexpr Kernels table = {stream_units, general_units, extremes_of_rows};
+  static constexpr Kernels table = {stream_units, general_units};
   return table;
 }
 

@@ -1,4 +1,14 @@
-// Smallest and largest value of some rows of an image; a single NaN makes both NaN.
+// Smallest and largest value of some rows of an image, built once for each instruction set through
+// core/for_each_isa.h; a single NaN makes both NaN.
+namespace ssim_range_cpu {
+namespace {
+
+using namespace ::syncfree::ssim;
+
+// Used by those below.
+#include "ssim/ssim_cpu_vectors.h"
+
+#include "ssim/ssim_cpu_rows.h"
 
 template <class Real>
 Extremes extremes_in(const TensorView& image, std::int64_t begin, std::int64_t end) {
@@ -35,7 +45,11 @@ Extremes extremes_in(const TensorView& image, std::int64_t begin, std::int64_t e
   return result;
 }
 
+}  // namespace
+
 Extremes extremes_of_rows(const TensorView& image, bool in_double, std::int64_t begin,
                           std::int64_t end) {
   return in_double ? extremes_in<double>(image, begin, end) : extremes_in<float>(image, begin, end);
 }
+
+}  // namespace ssim_range_cpu
