@@ -49,6 +49,27 @@ def test_dims_and_reductions(
     check(got, true_gradients(truth, *images), UPSTREAM_TOLERANCE.get(dtype))
 
 
+@pytest.mark.parametrize("arriving", ["one for all", "with gaps", "transposed"])
+@pytest.mark.parametrize("dim", [(1, 2, 3), (2, 3)], ids=str)
+def test_what_arrives_may_have_any_layout(dim: tuple[int, ...], arriving: str, device: str) -> None:
+    images = image_pair((3, 2, 9, 14), torch.float32, device)
+
+    def loss(values: Tensor) -> Tensor:
+        if arriving == "one for all":
+            return values.sum()
+        if arriving == "with gaps":
+            values = torch.stack([values, values.detach()], -1)
+        else:
+            values = values.movedim(0, -1)
+        weights = torch.arange(1, 1 + values.numel(), device=device).view_as(values)
+        return (values * weights).sum()
+
+    got = gradients(
+        lambda a, b: loss(peak_signal_noise_ratio(a, b, 1.0, dim=dim, reduction="none")), *images
+    )
+    check(got, true_gradients(lambda a, b: loss(signal_to_noise(a, b, 1.0, dim=dim)), *images))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("dtype", FLOATING[1:3], ids=str)
 def test_layouts_change_no_bit(layout: Layout, dtype: torch.dtype, device: str) -> None:

@@ -55,7 +55,10 @@ Tensor arriving(const Tensor& gradient, const Tensor& preds,
                  torch::headeronly::toString(gradient.scalar_type()), ".");
   std::int64_t results = 1;
   for (const std::int64_t size : sizes) results *= size;
-  return torch::stable::reshape(gradient, {results});
+  Tensor flat = torch::stable::reshape(gradient, {results});
+  // A sum over results hands each the same memory.
+  if (results > 1 && flat.stride(0) == 0) return torch::stable::narrow(flat, 0, 0, 1);
+  return torch::stable::contiguous(flat);
 }
 
 std::tuple<Tensor, Tensor> psnr_backward(const Tensor& preds, const Tensor& target,
