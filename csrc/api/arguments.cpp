@@ -52,7 +52,7 @@ bool is_dense(const TensorView& view) {
   std::int64_t dense = 1;
   for (int d = view.rank - 1; d >= 0; --d) {
     if (view.size[d] != 1 && view.stride[d] != dense) return false;
-    dense *= view.size[d];
+    dense *= std::max<std::int64_t>(view.size[d], 1);  // as torch and `view` count strides
   }
   return true;
 }

@@ -263,6 +263,11 @@ void values() {
   const ConstTensorView empty = view(p.a.data(), {0, 3, 32, 32});
   expect("empty batch", psnr(empty, empty, 1.0, p.scalar()), StatusCode::kOk);
   check("NaN of nothing", std::isnan(p.value[0]));
+  const ConstTensorView no_channels = view(p.a.data(), {2, 0, 32, 32});
+  expect("map of no channels",
+         ssim(no_channels, no_channels, 1.0, p.scalar(), {}, {},
+              {view(p.b.data(), {2, 0, 32, 32}), {}}),
+         StatusCode::kOk);
 }
 
 void timer() {
