@@ -3,24 +3,10 @@
 
 #include <algorithm>
 
+#include "ssim/volume_view.h"
 #include "ssim/window_axis.h"
 
 namespace syncfree::api {
-namespace {
-
-TensorView as_volume(TensorView view) {
-  if (view.rank == 5) return view;
-  for (int d = 4; d > 2; --d) {
-    view.size[d] = view.size[d - 1];
-    view.stride[d] = view.stride[d - 1];
-  }
-  view.size[2] = 1;
-  view.stride[2] = 0;
-  view.rank = 5;
-  return view;
-}
-
-}  // namespace
 
 Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
   const TensorView a = operand("preds", preds), b = operand("target", target);
@@ -35,7 +21,7 @@ Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
       fail(SYNCFREE_WRONG_DTYPE, "Expected `", view == &a ? "preds" : "target",
            "` to be images of a floating dtype or uint8, but got dtype ",
            static_cast<int>(view->dtype), " of syncfree_dtype.");
-  return {as_volume(a), as_volume(b), a.rank - 2};
+  return {ssim::volume_view(a), ssim::volume_view(b), a.rank - 2};
 }
 
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ssim/volume_view.h"
 #include "ssim/window_axis.h"
 
 namespace syncfree::ops {
@@ -61,16 +62,7 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
 }  // namespace
 
 TensorView volume_view(const Tensor& tensor) {
-  TensorView view = view_of(tensor);
-  if (view.rank == 5) return view;
-  for (int d = 4; d > 2; --d) {
-    view.size[d] = view.size[d - 1];
-    view.stride[d] = view.stride[d - 1];
-  }
-  view.size[2] = 1;
-  view.stride[2] = 0;
-  view.rank = 5;
-  return view;
+  return ssim::volume_view(view_of(tensor));
 }
 
 ssim::Gradient image_gradient(Tensor& gradient) {
