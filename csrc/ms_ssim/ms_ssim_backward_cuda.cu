@@ -29,10 +29,8 @@ __global__ void __launch_bounds__(kThreads)
 // In scratch memory the gradients of the means and the factors stand before what the SSIM launches
 // want in turns.
 std::size_t mean_bytes(const BackwardProblem& problem) {
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t bytes =
-      2 * static_cast<std::size_t>(mean_count(problem.forward)) * sizeof(double);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const auto means = static_cast<std::size_t>(mean_count(problem.forward));
+  return aligned_to_workspace(2 * means * sizeof(double));
 }
 
 }  // namespace

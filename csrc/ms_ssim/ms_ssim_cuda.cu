@@ -51,9 +51,7 @@ __global__ void __launch_bounds__(kThreads)
 // In scratch memory the factors, and means that nobody keeps, stand before what the SSIM launches
 // want in turns.
 std::size_t mean_bytes(const Problem& problem) {
-  constexpr std::size_t kAlignment = 256;
-  const std::size_t bytes = 2 * static_cast<std::size_t>(mean_count(problem)) * sizeof(double);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return aligned_to_workspace(2 * static_cast<std::size_t>(mean_count(problem)) * sizeof(double));
 }
 
 // The scales that share a launch: their images are small, and made beforehand.

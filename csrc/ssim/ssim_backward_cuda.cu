@@ -7,8 +7,6 @@
 namespace syncfree::ssim {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
-
 template <class Strided>
 Strided make_image(const TensorView& view) {
   Strided image{view.data, view.dtype, {}};
@@ -33,12 +31,13 @@ struct RangeScratch {
   }
   static std::size_t size(const BackwardProblem& problem) {
     if (!wanted(problem)) return 0;
-    return kAlignment + (range_scratch_size() + kAlignment - 1) / kAlignment * kAlignment;
+    return aligned_to_workspace(sizeof(Constants<Acc>)) +
+           aligned_to_workspace(range_scratch_size());
   }
 
   explicit RangeScratch(void* scratch)
       : constants(static_cast<Constants<Acc>*>(scratch)),
-        search(static_cast<std::byte*>(scratch) + kAlignment) {}
+        search(static_cast<std::byte*>(scratch) + aligned_to_workspace(sizeof(Constants<Acc>))) {}
 };
 
 template <class Acc>
