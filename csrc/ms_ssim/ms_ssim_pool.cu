@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "core/early_launch.cuh"
 #include "ms_ssim/ms_ssim_pyramid.h"
+#include "ssim/pixel_types.h"
 
 namespace syncfree::ms_ssim {
 namespace {
@@ -152,23 +153,10 @@ cudaError_t pool_scales(const Problem& problem, int finest, cudaStream_t stream)
     const std::int64_t tiles = job.planes * job.tiles_down * job.tiles_across;
     const unsigned blocks =
         static_cast<unsigned>(std::min<std::int64_t>((tiles + kWarps - 1) / kWarps, INT32_MAX));
-    cudaError_t error = cudaSuccess;
-    const auto start = [&]<class T>(TypeTag<T>) {
-      error = launch_early(pool_kernel<T>, blocks, kThreads, 0, stream, job);
-    };
-    switch (finest == 0 ? problem.preds.dtype : DType::kFloat32) {
-      case DType::kFloat16:
-        start(TypeTag<Half>{});
-        break;
-      case DType::kBFloat16:
-        start(TypeTag<BFloat16>{});
-        break;
-      case DType::kUInt8:
-        start(TypeTag<std::uint8_t>{});
-        break;
-      default:
-        start(TypeTag<float>{});
-    }
+    const DType dtype = finest == 0 ? problem.preds.dtype : DType::kFloat32;
+    const cudaError_t error = ssim::dispatch_pixels(dtype, [&]<class T>(TypeTag<T>) {
+      return launch_early(pool_kernel<T>, blocks, kThreads, 0, stream, job);
+    });
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ssim/pixel_types.h"
+
 namespace syncfree::ssim {
 namespace {
 
@@ -29,21 +31,6 @@ Patches make_patches(const Job<float>& job) {
 
 unsigned blocks_for(std::int64_t units) {
   return static_cast<unsigned>(std::min<std::int64_t>(units, INT32_MAX));
-}
-
-// What `f(TypeTag<T>{})` returns, for the types that patches read.
-template <class F>
-cudaError_t dispatch_pixels(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return f(TypeTag<Half>{});
-    case DType::kBFloat16:
-      return f(TypeTag<BFloat16>{});
-    case DType::kUInt8:
-      return f(TypeTag<std::uint8_t>{});
-    default:
-      return f(TypeTag<float>{});
-  }
 }
 
 template <PatchTask kTask, class Taps>

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "core/device_info.h"
+#include "ssim/pixel_types.h"
 #include "ssim/ssim_strip_walk.cuh"
 
 namespace syncfree::ssim {
@@ -109,25 +110,12 @@ void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t s
 template <StripTask kTask, class Taps>
 cudaError_t launch_strips_as(const Job<float>& job, cudaStream_t stream) {
   const StripUnits units = strip_units(job.geometry);
-  const auto start = [&]<class T>(TypeTag<T>) {
+  dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
     if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
       start_strips<kTask, Taps, VectorRows<T>>(job, units, stream);
     else
       start_strips<kTask, Taps, StridedRows<T>>(job, units, stream);
-  };
-  switch (job.preds.dtype) {
-    case DType::kFloat16:
-      start(TypeTag<Half>{});
-      break;
-    case DType::kBFloat16:
-      start(TypeTag<BFloat16>{});
-      break;
-    case DType::kUInt8:
-      start(TypeTag<std::uint8_t>{});
-      break;
-    default:
-      start(TypeTag<float>{});
-  }
+  });
   return cudaGetLastError();
 }
 
