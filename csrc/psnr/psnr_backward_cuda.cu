@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/device_info.h"
+#include "core/divide.cuh"
 #include "core/store_as.h"
 #include "psnr/psnr_backward.h"
 
@@ -24,11 +25,6 @@ struct Pointers {
 struct Offsets {
   std::int64_t of[kOperands];
 };
-
-// The 32-bit division is several times cheaper than the 64-bit one.
-__device__ std::int64_t divide(std::int64_t a, std::int64_t b) {
-  return (a | b) >> 32 == 0 ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
-}
 
 __device__ Offsets offsets_of(const Elements& e, std::int64_t index) {
   Offsets offsets{};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/divide.cuh"
 #include "core/merge_dims.h"
 #include "core/tensor_view.h"
 #include "psnr/psnr.h"
@@ -47,12 +48,7 @@ __device__ inline Place place_of(const Operands& o, std::int64_t index, int begi
   Place place{{0, 0}, 1};
   for (int d = end - 1; d >= begin; --d) {
     const std::int64_t size = o.preds.size[d];
-    std::int64_t quotient = 0;
-    // The 32-bit division is several times cheaper than the 64-bit one, the outermost needs none.
-    if (d > begin)
-      quotient = (index | size) >> 32 == 0
-                     ? static_cast<std::uint32_t>(index) / static_cast<std::uint32_t>(size)
-                     : index / size;
+    const std::int64_t quotient = d > begin ? divide(index, size) : 0;
     const std::int64_t coordinate = index - quotient * size;
     if (d == end - 1) place.left = size - coordinate;
     place.offsets.preds += coordinate * o.preds.stride[d];

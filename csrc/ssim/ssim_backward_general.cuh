@@ -2,6 +2,7 @@
 // back, in double.
 #pragma once
 
+#include "core/divide.cuh"
 #include "ssim/ssim_backward_job.cuh"
 
 namespace syncfree::ssim {
@@ -27,11 +28,6 @@ struct Box {
 struct Taps {
   const double* of[3];
 };
-
-// The 32-bit division is several times cheaper than the 64-bit one.
-__device__ inline std::int64_t divide(std::int64_t a, std::int64_t b) {
-  return (a | b) >> 32 == 0 ? static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b) : a / b;
-}
 
 // Takes the last coordinate off an index.
 __device__ inline std::int64_t take_last(std::int64_t& index, std::int64_t size) {
