@@ -6,19 +6,9 @@
 #include "ssim/ssim_backward_math.h"
 #include "ssim/ssim_general_sums.cuh"
 #include "ssim/ssim_job.cuh"
+#include "ssim/ssim_terms.cuh"
 
 namespace syncfree::ssim {
-
-// One instruction, correct to about one unit in the last place.
-__device__ inline float inverse_of(float x) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
-__device__ inline double inverse_of(double x) {
-  return 1.0 / x;
-}
 
 #include "ssim/ssim_backward_terms.h"
 

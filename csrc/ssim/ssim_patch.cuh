@@ -237,7 +237,7 @@ class Patch {
       for (int i = 0; i < kRun; ++i) {
         const Terms<float> k = terms(s, d, i);
         const float numerator = deficit_numerator(k);
-        const float inverse = reciprocal(deficit_denominator(k, numerator));
+        const float inverse = inverse_of(deficit_denominator(k, numerator));
         if (counts && is_within(x + i, width(), border))
           sums.deficit = fmaf(numerator, inverse, sums.deficit);
         if (maps && x + i < width())
@@ -250,7 +250,7 @@ class Patch {
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
         const Terms<float> k = terms(s, d, i);
-        const float inverse = reciprocal(contrast_denominator(k));
+        const float inverse = inverse_of(contrast_denominator(k));
         if (is_inside && is_within(x + i, width(), kHalo))
           sums.contrast = fmaf(k.vd, inverse, sums.contrast);
       }

@@ -14,13 +14,6 @@ struct StripMoments {
   float dd[kColumns];
 };
 
-// One instruction, correct to about one unit in the last place.
-__device__ inline float reciprocal(float x) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
 // What a kernel is compiled for: registers are short, and each task does no more than it must.
 enum class StripTask {
   kValue,         // SSIM alone
@@ -76,7 +69,7 @@ class StripOutputs {
       terms[c] = {fmaf(mean_s, mean_s, twice_c1), term_u(sums, c, twice_c2),
                   __fmul_rn(mean_d, mean_d), term_vd(sums, c)};
       numerator[c] = deficit_numerator(terms[c]);
-      inverse[c] = reciprocal(deficit_denominator(terms[c], numerator[c]));
+      inverse[c] = inverse_of(deficit_denominator(terms[c], numerator[c]));
     }
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
@@ -170,7 +163,7 @@ class StripOutputs {
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
     if (!in_crop(y, height()) || !in_crop(first_column_ + c, width())) return;
-    const float inverse = reciprocal(contrast_denominator(terms));
+    const float inverse = inverse_of(contrast_denominator(terms));
     contrast_[c] = fmaf(terms.vd, inverse, contrast_[c]);
   }
 
@@ -182,7 +175,7 @@ class StripOutputs {
     for (int c = 0; c < kColumns; ++c) {
       const Terms<float> terms{0.0f, term_u(sums, c, constants_.twice_c2), 0.0f, term_vd(sums, c)};
       vd[c] = terms.vd;
-      inverse[c] = reciprocal(contrast_denominator(terms));
+      inverse[c] = inverse_of(contrast_denominator(terms));
     }
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {

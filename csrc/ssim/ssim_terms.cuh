@@ -30,6 +30,17 @@ __device__ inline float at_most(float x, float ceiling) {
 #endif
 }
 
+// One instruction, correct to about one unit in the last place.
+__device__ inline float inverse_of(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+__device__ inline double inverse_of(double x) {
+  return 1.0 / x;
+}
+
 // With means ms, md and variances Vs, Vd of s and d in the window,
 //   SSIM = (ms^2 - md^2 + 2 C1) / (ms^2 + md^2 + 2 C1) * (Vs - Vd + 2 C2) / (Vs + Vd + 2 C2):
 // four moments instead of five. With t = ms^2 + 2 C1 and u = Vs + 2 C2 that is one minus the
