@@ -11,7 +11,6 @@ namespace {
 // Of all channels of one image. Beyond, strips take less time for a batch that fills the GPU.
 constexpr std::int64_t kMostPixels = (1 << 18) - 1;
 
-static_assert(PatchJobs::kMost == kMostJointScales);
 static_assert(sizeof(PatchJobs) <= 4096, "more than the parameters of a kernel may have");
 
 int pieces(std::int64_t size, int piece) {
