@@ -1,6 +1,7 @@
 // What the stages of a strip read, hand on through shared memory, and add up from it.
 #pragma once
 
+#include "ssim/shared_vectors.cuh"
 #include "ssim/ssim_backward_pixels.cuh"
 
 namespace syncfree::ssim {
@@ -79,15 +80,6 @@ __device__ inline int next_pair(int row, int ring) {
 // Position i of an axis that is mirrored at both ends again and again, for i near the image.
 __device__ inline int mirror_twice(int i, int size) {
   return min(max(mirror(mirror(i, size), size), 0), size - 1);
-}
-
-__device__ inline void load_vector(const float* from, float* to) {
-  const float4 four = *reinterpret_cast<const float4*>(from);
-  to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-}
-
-__device__ inline void store_vector(float* to, const float (&x)[kOutputsPerThread]) {
-  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
 }
 
 // kSpread values from an aligned address, and up to three more.

@@ -18,13 +18,9 @@ __device__ T* settled(T* address) {
 #endif
 }
 
-// Raw elements stay in registers while they are on their way; conversion waits for the load.
+// Of preds and of the target.
 template <class T>
-struct RawRow {
-  T preds[kWalkColumns];
-  T target[kWalkColumns];
-  T halo;  // of preds in the first lanes, of the target in those from 16 on
-};
+using RawRow = RowData<T, kWalkColumns>;
 
 // Where the planes of both images and of their gradients begin, the same in a warp. In shared
 // memory, since registers are short.
@@ -70,12 +66,12 @@ class InputLane {
       if constexpr (Access::kAligned) {
         // Offsets fit into 32 bits, and rows of both images have the same.
         const auto begin = static_cast<unsigned>(row) * static_cast<unsigned>(job_.preds.stride[3]);
-        load_columns(preds + (begin + column_), rows[r].preds);
-        load_columns(target + (begin + column_), rows[r].target);
+        load_columns(preds + (begin + column_), rows[r].a);
+        load_columns(target + (begin + column_), rows[r].b);
         rows[r].halo = load_element<Element>(halo + (begin + halo_column_));
       } else {
-        load_strided(job_.preds, preds, row, rows[r].preds);
-        load_strided(job_.target, target, row, rows[r].target);
+        load_strided(job_.preds, preds, row, rows[r].a);
+        load_strided(job_.target, target, row, rows[r].b);
         const Image& image = threadIdx.x % 32 < 16 ? job_.preds : job_.target;
         rows[r].halo =
             load_element<Element>(halo + row * image.stride[3] + halo_column_ * image.stride[4]);

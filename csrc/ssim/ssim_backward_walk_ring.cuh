@@ -4,6 +4,7 @@
 
 #include "ssim/ssim_backward_pixels.cuh"
 #include "ssim/ssim_strip_levels.cuh"
+#include "ssim/ssim_strip_pixels.cuh"
 
 namespace syncfree::ssim {
 
@@ -212,15 +213,7 @@ __device__ float level_of_strip(const BackwardJob<float>& job, const Piece& piec
     sum += Access::load(job.preds, preds + x * job.preds.stride[4]) +
            Access::load(job.target, target + x * job.target.stride[4]);
   }
-  sum *= scale / kColumns;
-  float lanes = 1.0f;
-  if (!LevelRules<GaussianWindow>::is_usual(sum)) sum = lanes = 0.0f;
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(kWarp, sum, distance);
-    lanes += __shfl_xor_sync(kWarp, lanes, distance);
-  }
-  return sum / fmaxf(lanes, 1.0f);
+  return mean_of_usual<LevelRules<GaussianWindow>>(sum * (scale / kColumns));
 }
 
 }  // namespace syncfree::ssim

@@ -6,6 +6,7 @@
 #include "ssim/ssim_backward_walk_ring.cuh"
 #include "ssim/ssim_backward_walk_sums.cuh"
 #include "ssim/ssim_backward_walk_terms.cuh"
+#include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
@@ -73,7 +74,7 @@ class WindowWalk {
     __syncwarp();
 #pragma unroll
     for (int r = 0; r < kPairRows; ++r) {
-      OwnColumns x;
+      OwnColumns<kWalkColumns> x;
       const SumDifference halo = convert(ahead_[r], x);
       float* const own = own_ + r * 2 * kWarpPitch;
       store_shared(own, x.s);
@@ -151,11 +152,6 @@ class WindowWalk {
   static constexpr int kHalo = kReach;
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);
-
-  struct OwnColumns {
-    float s[kWalkColumns];
-    float d[kWalkColumns];
-  };
 
   __device__ int height() const { return static_cast<int>(job_.axes[1].size); }
   __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
@@ -263,16 +259,9 @@ class WindowWalk {
     return {fmaf(a + b, inputs.scale, -inputs.level), __fmul_rn(a - b, inputs.scale)};
   }
 
-  // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
-  __device__ SumDifference convert(const RawRow<Element>& data, OwnColumns& own) const {
-#pragma unroll
-    for (int c = 0; c < kWalkColumns; ++c) {
-      const SumDifference x = sum_difference(to<float>(data.preds[c]), to<float>(data.target[c]));
-      own.s[c] = x.s;
-      own.d[c] = x.d;
-    }
-    const float halo = to<float>(data.halo);
-    return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+  __device__ SumDifference convert(const RawRow<Element>& data,
+                                   OwnColumns<kWalkColumns>& own) const {
+    return convert_row(data, [this](float a, float b) { return sum_difference(a, b); }, own);
   }
 
   const BackwardJob<float>& job_;

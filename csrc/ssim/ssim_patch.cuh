@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/early_launch.cuh"
+#include "ssim/shared_vectors.cuh"
 #include "ssim/ssim_patch_filter.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_rows.cuh"
@@ -202,10 +203,7 @@ class Patch {
   __device__ static void load_shared(const float* from, float (&x)[kSpan]) {
     static_assert(kSpan % 4 == 2);
 #pragma unroll
-    for (int i = 0; i + 4 <= kSpan; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(from + i);
-      x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
-    }
+    for (int i = 0; i + 4 <= kSpan; i += 4) load_vector(from + i, x + i);
     const float2 two = *reinterpret_cast<const float2*>(from + kSpan - 2);
     x[kSpan - 2] = two.x, x[kSpan - 1] = two.y;
   }

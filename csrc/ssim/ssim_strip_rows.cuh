@@ -12,10 +12,10 @@ inline constexpr int kColumns = 4;  // of one lane
 inline constexpr int kStripColumns = 32 * kColumns;
 
 // Raw elements stay in registers while they are on their way; conversion waits for the load.
-template <class T>
+template <class T, int kCount = kColumns>
 struct RowData {
-  T a[kColumns];
-  T b[kColumns];
+  T a[kCount];
+  T b[kCount];
   T halo;  // of a in the first lanes, of b in those from 16 on
 };
 

@@ -4,10 +4,9 @@
 #include <type_traits>
 
 #include "ssim/ssim_finish.cuh"
-#include "ssim/ssim_strip_levels.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
+#include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_strip_pool.cuh"
-#include "ssim/ssim_strip_rows.cuh"
 #include "ssim/ssim_strip_uniform.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
@@ -105,11 +104,6 @@ class StripWalk {
   static constexpr int kPairsAhead =
       Taps::kUniform && Rows::kAligned && kTask == StripTask::kValue ? 2 : 1;
 
-  struct OwnColumns {
-    float s[kColumns];
-    float d[kColumns];
-  };
-
   __device__ static void swap(RawPair& one, RawPair& other) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -120,7 +114,7 @@ class StripWalk {
   }
 
   __device__ void begin_history(const RawPair& before) {
-    OwnColumns x[2];
+    OwnColumns<kColumns> x[2];
     convert(before[0], x[0]);
     convert(before[1], x[1]);
     about_zero_ = true;
@@ -129,8 +123,8 @@ class StripWalk {
 
   // Puts a row into shared memory and asks for the next that has its place: before the barrier,
   // which keeps the compiler from asking later.
-  __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row, OwnColumns& x,
-                            float4& neighbours) {
+  __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row,
+                            OwnColumns<kColumns>& x, float4& neighbours) {
     const SumDifference halo = convert(data, x);
     if constexpr (kPools) neighbours = sums_of_neighbours(data);
     rows.next(data);
@@ -140,7 +134,7 @@ class StripWalk {
 
   // The rows `row` and `row` + 1 enter.
   __device__ void take_pair(Rows& rows, RawPair& raw, float* own, int row) {
-    OwnColumns x[2];
+    OwnColumns<kColumns> x[2];
     float4 neighbours[2];
     __syncwarp();
     share_row(rows, raw[0], own, row, x[0], neighbours[0]);
@@ -155,8 +149,8 @@ class StripWalk {
     const auto take = [&](const auto& about_s, const auto& about_d) {
       take_row<0>(own, row, x[0], of_row[0], about_s, about_d);
       // Kept in registers over the first row, they push others out: 6 % of the time.
-      load_shared(own + 2 * kRowFloats, x[1].s);
-      load_shared(own + 3 * kRowFloats, x[1].d);
+      load_vector(own + 2 * kRowFloats, x[1].s);
+      load_vector(own + 3 * kRowFloats, x[1].d);
       take_row<1>(own, row, x[1], of_row[1], about_s, about_d);
     };
     const bool s_needs_none = Rules::s_needs_none(two_pairs, constants_.twice_c2);
@@ -227,15 +221,16 @@ class StripWalk {
   // A row enters and the outputs of the row kHalo before it leave. Pivots is the type of either, or
   // NoPivots, which saves their price.
   template <int kOffset, class AboutS, class AboutD>
-  __device__ void take_row(const float* pair, int first_row, const OwnColumns& own_columns,
-                           const PixelSums& of_own, const AboutS& about_s, const AboutD& about_d) {
+  __device__ void take_row(const float* pair, int first_row,
+                           const OwnColumns<kColumns>& own_columns, const PixelSums& of_own,
+                           const AboutS& about_s, const AboutD& about_d) {
     const float* const own = pair + kOffset * 2 * kRowFloats;
     const int row = first_row + kOffset;
     float x[kWindowColumns];
     StripMoments sums;
-    load_window(own + kRowFloats, own_columns.d, x);
+    load_window<kHalo>(own + kRowFloats, own_columns.d, x);
     add_row<kOffset>(d_, x, {of_own.sum.d, of_own.square.d}, about_d, sums.d, sums.dd);
-    load_window(own, own_columns.s, x);
+    load_window<kHalo>(own, own_columns.s, x);
     add_row<kOffset>(s_, x, {of_own.sum.s, of_own.square.s}, about_s, sums.s, sums.ss);
     float zero_s = __fmul_rn(level_, kTapSum);
     if constexpr (std::is_same_v<AboutS, Pivots>) zero_s = fmaf(about_s.old, kTapSum, zero_s);
@@ -250,17 +245,9 @@ class StripWalk {
   // What s is taken relative to, the same for a strip wherever a warp begins: its mean over a row.
   __device__ float level_of_strip(const RowData<Element>& row) {
     level_ = 0.0f;
-    OwnColumns x;
+    OwnColumns<kColumns> x;
     convert(row, x);
-    float sum = PixelSums::of(x.s, x.d).sum.s * (1.0f / kColumns);
-    float lanes = 1.0f;
-    if (!Rules::is_usual(sum)) sum = lanes = 0.0f;
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      sum += __shfl_xor_sync(kWarp, sum, distance);
-      lanes += __shfl_xor_sync(kWarp, lanes, distance);
-    }
-    return sum / fmaxf(lanes, 1.0f);
+    return mean_of_usual<Rules>(PixelSums::of(x.s, x.d).sum.s * (1.0f / kColumns));
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
@@ -273,55 +260,20 @@ class StripWalk {
     return {fmaf(a + b, constants_.scale, -level_), __fmul_rn(a - b, constants_.scale)};
   }
 
-  // Own columns to `s` and `d`; the halo of both images is in different lanes until here.
-  __device__ SumDifference convert(const RowData<Element>& data, OwnColumns& own) const {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
-      own.s[c] = x.s;
-      own.d[c] = x.d;
-    }
-    const float halo = to<float>(data.halo);
-    return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+  __device__ SumDifference convert(const RowData<Element>& data, OwnColumns<kColumns>& own) const {
+    return convert_row(data, [this](float a, float b) { return sum_difference(a, b); }, own);
   }
 
-  __device__ void store_row(float* own, const OwnColumns& x, const SumDifference& halo) const {
+  __device__ void store_row(float* own, const OwnColumns<kColumns>& x,
+                            const SumDifference& halo) const {
     if (inside_) {
-      *reinterpret_cast<float4*>(own) = make_float4(x.s[0], x.s[1], x.s[2], x.s[3]);
-      *reinterpret_cast<float4*>(own + kRowFloats) = make_float4(x.d[0], x.d[1], x.d[2], x.d[3]);
+      store_vector(own, x.s);
+      store_vector(own + kRowFloats, x.d);
     }
     if (has_halo_) {
       own[halo_from_own_] = halo.s;
       own[halo_from_own_ + kRowFloats] = halo.d;
     }
-  }
-
-  // The lane's own columns it has already.
-  __device__ static void load_window(const float* own, const float (&own_columns)[kColumns],
-                                     float (&x)[kWindowColumns]) {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) x[kHalo + c] = own_columns[c];
-    if constexpr (kHalo > kColumns) {
-      static_assert(kHalo == kColumns + 1);
-      x[0] = own[-kHalo];
-      load_shared(own - kColumns, x + 1);
-      load_shared(own + kColumns, x + kHalo + kColumns);
-      x[kWindowColumns - 1] = own[2 * kColumns];
-    } else {
-      float left[kColumns], right[kColumns];
-      load_shared(own - kColumns, left);
-      load_shared(own + kColumns, right);
-#pragma unroll
-      for (int i = 0; i < kHalo; ++i) {
-        x[i] = left[kColumns - kHalo + i];
-        x[kHalo + kColumns + i] = right[i];
-      }
-    }
-  }
-
-  __device__ static void load_shared(const float* from, float* x) {
-    const float4 four = *reinterpret_cast<const float4*>(from);
-    x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
   }
 
   __device__ int height() const { return static_cast<int>(job_.geometry.size[1]); }

@@ -1,0 +1,68 @@
+// From a lane's pixels of one row to s and d, there and in shared memory.
+#pragma once
+
+#include "ssim/shared_vectors.cuh"
+#include "ssim/ssim_strip_levels.cuh"
+#include "ssim/ssim_strip_rows.cuh"
+
+namespace syncfree::ssim {
+
+template <int kCount>
+struct OwnColumns {
+  float s[kCount];
+  float d[kCount];
+};
+
+// `sum_difference(a, b)` of the lane's own columns, and of its column of the halo, which both
+// images have in different lanes until here.
+template <class T, int kCount, class Convert>
+__device__ SumDifference convert_row(const RowData<T, kCount>& data, const Convert& sum_difference,
+                                     OwnColumns<kCount>& own) {
+#pragma unroll
+  for (int c = 0; c < kCount; ++c) {
+    const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
+    own.s[c] = x.s;
+    own.d[c] = x.d;
+  }
+  const float halo = to<float>(data.halo);
+  return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+}
+
+// The mean over the lanes of a warp whose own is usual.
+template <class Rules>
+__device__ float mean_of_usual(float mean) {
+  float lanes = 1.0f;
+  if (!Rules::is_usual(mean)) mean = lanes = 0.0f;
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    mean += __shfl_xor_sync(kWarp, mean, distance);
+    lanes += __shfl_xor_sync(kWarp, lanes, distance);
+  }
+  return mean / fmaxf(lanes, 1.0f);
+}
+
+// A lane's window of a row in shared memory; its own columns it has already.
+template <int kHalo>
+__device__ void load_window(const float* own, const float (&own_columns)[kColumns],
+                            float (&x)[kColumns + 2 * kHalo]) {
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) x[kHalo + c] = own_columns[c];
+  if constexpr (kHalo > kColumns) {
+    static_assert(kHalo == kColumns + 1);
+    x[0] = own[-kHalo];
+    load_vector(own - kColumns, x + 1);
+    load_vector(own + kColumns, x + kHalo + kColumns);
+    x[kColumns + 2 * kHalo - 1] = own[2 * kColumns];
+  } else {
+    float left[kColumns], right[kColumns];
+    load_vector(own - kColumns, left);
+    load_vector(own + kColumns, right);
+#pragma unroll
+    for (int i = 0; i < kHalo; ++i) {
+      x[i] = left[kColumns - kHalo + i];
+      x[kHalo + kColumns + i] = right[i];
+    }
+  }
+}
+
+}  // namespace syncfree::ssim
