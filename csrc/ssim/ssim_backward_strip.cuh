@@ -107,38 +107,11 @@ class BackwardStrip {
     }
   }
 
-  // Mean and variance of four windows' rows, about one of their common pixels.
-  __device__ void filter_row(const float* pixels, float* means, float* variances) const {
-    constexpr int kLead = kPixelShift - kReach;
-    float x[kLead + kSpread + 3];
-#pragma unroll
-    for (int i = 0; i < kLead + kSpread + 3; i += 4) load_vector(pixels + i, x + i);
-    const float pivot = x[kLead + kPivotInput];
-    float mean[kOutputsPerThread] = {}, square[kOutputsPerThread] = {};
-#pragma unroll
-    for (int k = 0; k < kSpread; ++k) {
-      const float offset = x[kLead + k] - pivot, squared = offset * offset;
-#pragma unroll
-      for (int c = 0; c < kOutputsPerThread; ++c) {
-        if (k < c || k - c >= kGaussianTaps) continue;
-        mean[c] = fmaf(taps_.tap[k - c], offset, mean[c]);
-        square[c] = fmaf(taps_.tap[k - c], squared, square[c]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kOutputsPerThread; ++c) {
-      square[c] = fmaf(-mean[c], mean[c], square[c]);
-      mean[c] += pivot;
-    }
-    store_vector(means, mean);
-    store_vector(variances, square);
-  }
-
   __device__ void filter_rows(int first) {
     const int from = pixel_row(first + row_), at = lane_ * kOutputsPerThread;
     float (&to)[kTermPlanes][kStripWindows] = memory_.moments[ring_row(first + row_)];
-    filter_row(memory_.s[from] + at, to[0] + at, to[1] + at);
-    filter_row(memory_.d[from] + at, to[2] + at, to[3] + at);
+    filter_row(taps_, memory_.s[from] + at, to[0] + at, to[1] + at);
+    filter_row(taps_, memory_.d[from] + at, to[2] + at, to[3] + at);
   }
 
   __device__ void differentiate(int first, const ImageWeights<float>& weights) {
@@ -198,41 +171,15 @@ class BackwardStrip {
     slopes[column_] = terms.slope;
   }
 
-  // Levels at the pixels below which they are summed up.
-  __device__ void sum_row(const float* levels, const float* slopes, const float* pixels,
-                          float* level_sums, float* slope_sums) const {
-    float level[kSpread + 2], slope[kSpread + 2], pixel[kSpread + 2];
-    load_spread(levels, level);
-    load_spread(slopes, slope);
-    load_spread(pixels, pixel);
-    const float pivot = pixel[kPivotInput];
-    float level_sum[kOutputsPerThread] = {}, slope_sum[kOutputsPerThread] = {};
-#pragma unroll
-    for (int k = 0; k < kSpread; ++k) {
-      const float at_pivot = fmaf(slope[k], pivot - pixel[k], level[k]);
-#pragma unroll
-      for (int c = 0; c < kOutputsPerThread; ++c) {
-        if (k < c || k - c >= kGaussianTaps) continue;
-        level_sum[c] = fmaf(taps_.tap[k - c], at_pivot, level_sum[c]);
-        slope_sum[c] = fmaf(taps_.tap[k - c], slope[k], slope_sum[c]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kOutputsPerThread; ++c)
-      level_sum[c] = fmaf(slope_sum[c], pixel[c + kReach] - pivot, level_sum[c]);
-    store_vector(level_sums, level_sum);
-    store_vector(slope_sums, slope_sum);
-  }
-
   __device__ void sum_rows(int first) {
     const int at = lane_ * kOutputsPerThread;
     if (at >= kStripOutputs) return;
     const auto& terms = memory_.terms[row_];
     auto& sums = memory_.sums[ring_row(first + row_)];
     const int pixels = pixel_row(first + row_ + kReach);
-    sum_row(terms[kLevelS] + at, terms[kSlopeS] + at, memory_.s[pixels] + at + kPixelShift,
+    sum_row(taps_, terms[kLevelS] + at, terms[kSlopeS] + at, memory_.s[pixels] + at + kPixelShift,
             sums[kLevelS] + at, sums[kSlopeS] + at);
-    sum_row(terms[kLevelD] + at, terms[kSlopeD] + at, memory_.d[pixels] + at + kPixelShift,
+    sum_row(taps_, terms[kLevelD] + at, terms[kSlopeD] + at, memory_.d[pixels] + at + kPixelShift,
             sums[kLevelD] + at, sums[kSlopeD] + at);
   }
 

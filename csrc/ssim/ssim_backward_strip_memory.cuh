@@ -102,6 +102,34 @@ __device__ inline void add_pooled(const Image& pooled, std::int64_t offset, Span
   }
 }
 
+// Mean and variance of four windows' rows, about one of their common pixels.
+__device__ inline void filter_row(const GaussianTaps& taps, const float* pixels, float* means,
+                                  float* variances) {
+  constexpr int kLead = kPixelShift - kReach;
+  float x[kLead + kSpread + 3];
+#pragma unroll
+  for (int i = 0; i < kLead + kSpread + 3; i += 4) load_vector(pixels + i, x + i);
+  const float pivot = x[kLead + kPivotInput];
+  float mean[kOutputsPerThread] = {}, square[kOutputsPerThread] = {};
+#pragma unroll
+  for (int k = 0; k < kSpread; ++k) {
+    const float offset = x[kLead + k] - pivot, squared = offset * offset;
+#pragma unroll
+    for (int c = 0; c < kOutputsPerThread; ++c) {
+      if (k < c || k - c >= kGaussianTaps) continue;
+      mean[c] = fmaf(taps.tap[k - c], offset, mean[c]);
+      square[c] = fmaf(taps.tap[k - c], squared, square[c]);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kOutputsPerThread; ++c) {
+    square[c] = fmaf(-mean[c], mean[c], square[c]);
+    mean[c] += pivot;
+  }
+  store_vector(means, mean);
+  store_vector(variances, square);
+}
+
 // Of whole windows, four below each other, from the moments of their rows.
 struct ColumnMoments {
   float mean[kOutputsPerThread] = {};
@@ -121,6 +149,32 @@ struct ColumnMoments {
   __device__ float mean_of(int r) const { return pivot + mean[r]; }
   __device__ float variance_of(int r) const { return fmaf(-mean[r], mean[r], square[r]); }
 };
+
+// Levels at the pixels below which they are summed up.
+__device__ inline void sum_row(const GaussianTaps& taps, const float* levels, const float* slopes,
+                               const float* pixels, float* level_sums, float* slope_sums) {
+  float level[kSpread + 2], slope[kSpread + 2], pixel[kSpread + 2];
+  load_spread(levels, level);
+  load_spread(slopes, slope);
+  load_spread(pixels, pixel);
+  const float pivot = pixel[kPivotInput];
+  float level_sum[kOutputsPerThread] = {}, slope_sum[kOutputsPerThread] = {};
+#pragma unroll
+  for (int k = 0; k < kSpread; ++k) {
+    const float at_pivot = fmaf(slope[k], pivot - pixel[k], level[k]);
+#pragma unroll
+    for (int c = 0; c < kOutputsPerThread; ++c) {
+      if (k < c || k - c >= kGaussianTaps) continue;
+      level_sum[c] = fmaf(taps.tap[k - c], at_pivot, level_sum[c]);
+      slope_sum[c] = fmaf(taps.tap[k - c], slope[k], slope_sum[c]);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kOutputsPerThread; ++c)
+    level_sum[c] = fmaf(slope_sum[c], pixel[c + kReach] - pivot, level_sum[c]);
+  store_vector(level_sums, level_sum);
+  store_vector(slope_sums, slope_sum);
+}
 
 // Gradients of four pixels below each other, from the sums of rows.
 struct ColumnSums {
