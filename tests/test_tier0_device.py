@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 import torch.distributed
 import torch.nn.functional as F
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from syncfree.detector.findings import Recorder
@@ -84,6 +86,44 @@ def test_arguments_by_name() -> None:
         assert torch.zeros(2).cuda(0, True).get_device() == 0
         with pytest.raises(TypeError):
             torch.tensor()
+
+
+def test_devices_by_number() -> None:
+    before = torch.device
+    with Tier0(Recorder()):
+        assert torch.device(0) == torch.device("cuda", 0) == torch.device(type="cuda", index=0)
+        assert torch.device("cpu").type == "cpu"
+        with pytest.raises(VirtualDeviceError, match="cuda:1"):
+            torch.device(1)
+        here = torch.ones(2, device=torch.device(0)).device
+        assert isinstance(here, torch.device)
+        assert type(here) == torch.device  # noqa: E721
+        assert {torch.device: 1}[type(here)] == 1
+        assert pickle.loads(pickle.dumps(here)) == here
+        assert nn.Linear(2, 2).to(0).weight.is_cuda
+        assert nn.Linear(2, 2).to(device=0, dtype=torch.float64).weight.is_cuda
+        assert not nn.Linear(2, 2).to(torch.float64).weight.is_cuda
+        assert nn.utils.rnn.pack_sequence([torch.ones(2)]).to(0).data.is_cuda
+        (scattered,) = nn.parallel.scatter(torch.ones(2), [0])
+        assert scattered.is_cuda
+    assert torch.device is before
+
+
+def test_results_of_type_as_are_where_the_other_is() -> None:
+    with Tier0(Recorder()):
+        x, host = torch.ones(2, device="cuda"), torch.ones(2, dtype=torch.half)
+        assert host.type_as(x).is_cuda
+        assert host.type_as(x).dtype is torch.float32
+        assert not x.type_as(host).is_cuda
+
+
+def test_data_parallel_copies_its_input_without_blocking() -> None:
+    recorder = Recorder()
+    with Tier0(recorder):
+        net = nn.DataParallel(nn.Linear(2, 2).cuda(), device_ids=[0])
+        for _ in range(3):
+            assert net(torch.ones(4, 2, pin_memory=True)).is_cuda
+    assert not [each for each in recorder.findings() if "net(" in each.source]
 
 
 def test_cuda_tensors_refuse_numpy_as_torch_does() -> None:
@@ -181,9 +221,13 @@ def test_attention_with_kernels_that_only_a_gpu_has(kind: str) -> None:
 
 
 def test_profilers_look_for_no_kernels(capfd: pytest.CaptureFixture[str]) -> None:
+    activity = torch.profiler.ProfilerActivity
     with Tier0(Recorder()):
         x = torch.ones(2, 2, device="cuda")
         with torch.autograd.profiler.profile(use_device="cuda") as trace:
+            x @ x
+        assert "aten::mm" in trace.key_averages().table()
+        with torch.profiler.profile(activities=[activity.CUDA]) as trace:
             x @ x
         assert "aten::mm" in trace.key_averages().table()
     assert "Failed to record CUDA event" not in capfd.readouterr().err

@@ -162,22 +162,23 @@ def copies() -> None:
     pinned[:, ::2].copy_(x[:, ::2], non_blocking=True)  # sync: Tensor.copy_
     x.to("cpu", non_blocking=True)
     x.type(torch.FloatTensor)  # sync: Tensor.to
+    x.type_as(host)  # sync: Tensor.type_as
+    host.fill_(x[0, 0])  # sync: aten::fill_
     np.asarray(x.tolist())  # sync: Tensor.tolist
     host.cuda()  # conditional: Tensor.cuda
     host.to(DEVICE)  # conditional: Tensor.to
     host.to(DEVICE, non_blocking=True)  # conditional: Tensor.to
     pinned.to(DEVICE)  # conditional: Tensor.to
     pinned.to(DEVICE, non_blocking=True)
+    host.type_as(x)  # conditional: Tensor.type_as
     host.pin_memory().cuda(non_blocking=True)
     torch.tensor([1.0], device=DEVICE)  # conditional: torch.tensor
     torch.as_tensor(np.zeros(3), device=DEVICE)  # conditional: torch.as_tensor
     x.copy_(host)  # conditional: Tensor.copy_
     x.copy_(pinned, non_blocking=True)
-    x.to(DEVICE)
-    x.cuda()
-    x.half().float()
-    x.to(torch.float64)
-    x.clone().contiguous()
+    x.to(DEVICE).cuda()
+    x.half().type_as(x).fill_(x[0, 0])
+    x.to(torch.float64).clone().contiguous()
     x.copy_(x.t().clone())
     host.cpu().to("cpu").numpy()
     copy.deepcopy(x)

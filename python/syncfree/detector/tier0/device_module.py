@@ -38,7 +38,9 @@ def install(replace: Replacements) -> None:
     for name in [name for name in vars(torch._C) if name.startswith(_CUDA_ONLY)]:
         replace.hide(torch._C, name)
     replace.put(torch._C, "__getattr__", _missing)
-    replace.put(torch._C, "_scatter", lambda tensor, *_: (tensor.cuda(),))  # to one GPU
+    replace.put(
+        torch._C, "_scatter", lambda tensor, *_: (tensor.cuda(non_blocking=True),)
+    )  # to one GPU
     replace.put(torch.cuda, "default_generators", (torch.default_generator,))
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         replace.put(torch.cuda.nvtx, name, answer_with(0 if name != "mark" else None))

@@ -59,6 +59,10 @@ def _fills_with_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return isinstance(value, Tensor) and on_device(value)
 
 
+def _fills_host(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    return not on_device(args[0])
+
+
 def _checks_lengths(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     lengths = kwargs.get("lengths")
     return lengths is not None and on_device(lengths) and not kwargs.get("unsafe", False)
@@ -100,6 +104,7 @@ RULES: dict[str, tuple[str, Rule]] = {
     "aten::masked_select": (_SHAPE, _always),
     "aten::masked_fill": (_VALUE, _fills_with_tensor),
     "aten::masked_fill_": (_VALUE, _fills_with_tensor),
+    "aten::fill_": (_VALUE, _fills_host),
     "aten::index_fill": (_VALUE, _fills_with_tensor),
     "aten::index_fill_": (_VALUE, _fills_with_tensor),
     "aten::segment_reduce": (_CHECK, _checks_lengths),

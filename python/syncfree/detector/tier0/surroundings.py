@@ -98,6 +98,8 @@ def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(old)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         old(self, *args, **kwargs)
+        # Without any it refuses to start.
+        self.activities.add(torch.profiler.ProfilerActivity.CPU)
         self.activities.discard(torch.profiler.ProfilerActivity.CUDA)
         self.use_device = None
 

@@ -229,6 +229,18 @@ def _type(old: Callable[..., Any]) -> Callable[..., Any]:
     return type_
 
 
+def _type_as(old: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(old)
+    def type_as(self: Tensor, other: Tensor) -> Tensor:
+        up = on_device(other)
+        if up != on_device(self):
+            return move(self, to_device=up, api="Tensor.type_as", dtype=other.dtype)
+        same: Tensor = old(self, other)
+        return same
+
+    return type_as
+
+
 def _get_device(old: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(old)
     def get_device(self: Tensor) -> int:
@@ -308,6 +320,7 @@ _METHODS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "cpu": _cpu,
     "numpy": _numpy,
     "type": _type,
+    "type_as": _type_as,
     "get_device": _get_device,
     "is_pinned": _is_pinned,
     "pin_memory": _pin_memory,

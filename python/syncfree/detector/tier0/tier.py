@@ -19,6 +19,7 @@ from syncfree.detector.findings import Recorder
 from syncfree.detector.tier0 import (
     amp,
     device_module,
+    devices,
     distributed,
     factories,
     recording,
@@ -30,7 +31,16 @@ from syncfree.detector.tier0.following import FollowMarks
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.errors import DetectorError
 
-_PARTS = (tensors, factories, storages, amp, device_module, surroundings, distributed)
+_PARTS = (
+    tensors,
+    factories,
+    storages,
+    amp,
+    devices,
+    device_module,
+    surroundings,
+    distributed,
+)
 
 
 class Tier0:
