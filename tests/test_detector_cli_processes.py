@@ -159,7 +159,7 @@ def test_processes_that_are_not_looked_at_are_told(tmp_path: Path) -> None:
         if __name__ == "__main__":
             list(DataLoader(torch.ones(2), num_workers=1))  # loads data: no place for waits
             multiprocessing.get_context("fork").Process(target=work).start()
-            torch.multiprocessing.spawn(work, nprocs=1)
+            torch.multiprocessing.spawn(work, nprocs=2)
         """,
     )
-    assert found["note"].endswith("; 2 processes that the program started were not looked at")
+    assert found["note"].endswith("; 3 processes that the program started were not looked at")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -308,48 +307,3 @@ def test_subclasses_that_dispatch_themselves() -> None:
         assert F.relu(nested).is_cuda
         lazy = torch.nn.LazyLinear(2, device="cuda")
         assert lazy(torch.ones(1, 3, device="cuda")).is_cuda
-
-
-def test_synchronized_batch_norm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts one there that names ranks
-    recorder = Recorder()
-    with Tier0(recorder):
-        torch.distributed.init_process_group(
-            "nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
-        )
-        monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: 2)
-        try:
-            layer = torch.nn.SyncBatchNorm(3, device="cuda")
-            layer(torch.rand(4, 3, device="cuda")).sum().backward()
-            assert layer.weight.grad is not None
-            assert layer.weight.grad.is_cuda
-        finally:
-            torch.distributed.destroy_process_group()
-            monkeypatch.undo()
-    (found,) = [f for f in recorder.findings() if f.waits]
-    assert (found.event.api, found.count) == ("aten::index", 3)
-    assert found.event.reader is not None
-    assert found.event.reader.function.endswith("forward")
-
-
-def test_nccl_groups_run_on_gloo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts one there that names ranks
-    recorder = Recorder()
-    with Tier0(recorder):
-        torch.distributed.init_process_group(
-            "nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
-        )
-        try:
-            net = torch.nn.parallel.DistributedDataParallel(
-                torch.nn.Linear(3, 2).cuda(), device_ids=[0]
-            )
-            net(torch.ones(2, 3, device="cuda")).sum().backward()
-            total = torch.ones(2, device="cuda")
-            torch.distributed.all_reduce(total)
-            assert total.is_cuda
-            assert "torch.distributed.barrier" not in apis(recorder)
-            torch.distributed.barrier()
-        finally:
-            torch.distributed.destroy_process_group()
-    waits = [f for f in recorder.findings() if f.event.verdict.value == "sync"]
-    assert [(f.event.api, f.count) for f in waits] == [("torch.distributed.barrier", 1)]

@@ -1,4 +1,7 @@
-"""Process groups that ask for NCCL get gloo, which moves the same numbers between CPU tensors."""
+"""A distributed program with one GPU.
+
+Process groups that ask for NCCL get gloo, which moves the same numbers between CPU tensors.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ def install(replace: Replacements) -> None:
     replace.put(core, "is_nccl_available", lambda: True)
     replace.wrap(core, "_get_object_coll_device", partial(_object_device, groups))
     replace.put(torch.nn.modules.batchnorm, "sync_batch_norm", _LocalStatistics)
+    replace.wrap(torch.multiprocessing, "spawn", _in_place)
 
 
 def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
@@ -44,7 +48,9 @@ def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         given = list(args)
         asked = given[place] if len(given) > place else kwargs.get("backend")
-        if isinstance(asked, str) and "nccl" in asked.lower():
+        # Without a name the accelerator decides; a further group then takes after the first.
+        first = old.__name__ == "init_process_group"
+        if (asked is None and first) or (isinstance(asked, str) and "nccl" in asked.lower()):
             groups.stand_in = True
             if len(given) > place:
                 given[place] = "gloo"
@@ -57,15 +63,17 @@ def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
 
 
 def _barrier(groups: _Groups, old: Callable[..., Any]) -> Callable[..., Any]:
+    """One of gloo's would make a tensor on the GPU, so that what all add up stands in for it."""
+
     @wraps(old)
-    def barrier(*args: Any, **kwargs: Any) -> Any:
-        if groups.stand_in:
-            record(
-                "torch.distributed.barrier",
-                "The host waits until the GPUs of all processes have reached the barrier.",
-            )
-            kwargs.pop("device_ids", None)
-        return old(*args, **kwargs)
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        if not groups.stand_in:
+            return old(group, async_op, device_ids)
+        record(
+            "torch.distributed.barrier",
+            "The host waits until the GPUs of all processes have reached the barrier.",
+        )
+        return dist.all_reduce(torch.zeros(1, device="cpu"), group=group, async_op=async_op)
 
     return barrier
 
@@ -78,6 +86,25 @@ def _object_device(groups: _Groups, old: Callable[..., Any]) -> Callable[..., An
         return "cuda" if groups.stand_in else old(group)
 
     return device
+
+
+def _in_place(old: Callable[..., Any]) -> Callable[..., Any]:
+    """A process for each GPU is one here: as a process of its own it would find none."""
+
+    @wraps(old)
+    def spawn(
+        fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, **kwargs: Any
+    ) -> Any:
+        if nprocs != 1 or not join:
+            return old(fn, args, nprocs, join, **kwargs)
+        try:
+            fn(0, *args)
+        except SystemExit as end:
+            if end.code:
+                raise
+        return None
+
+    return spawn
 
 
 class _LocalStatistics:

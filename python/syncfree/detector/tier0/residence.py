@@ -99,8 +99,9 @@ def _parts(tensor: Any) -> Iterator[Any]:
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         yield from _parts(torch._C._functorch.get_unwrapped(tensor))
     elif is_traceable_wrapper_subclass(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from _parts(getattr(tensor, name))
+        for part in (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]):
+            if isinstance(part, Tensor):  # a DTensor names its mesh, too
+                yield from _parts(part)
     elif tensor.layout is torch.strided:
         try:
             yield _storage_of(tensor)

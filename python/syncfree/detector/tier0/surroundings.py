@@ -31,7 +31,7 @@ def install(replace: Replacements) -> None:
     for name, answer in _ACCELERATOR.items():
         if hasattr(torch.accelerator, name):
             replace.put(torch.accelerator, name, answer)
-    replace.wrap(torch, "get_device_module", _device_module)
+    replace.put(torch._C, "_get_accelerator", lambda *_: torch.device("cuda"))
     replace.put(torch.backends.cuda, "is_built", lambda: True)
     # Torch's own answer warns that there is no cuDNN.
     replace.put(torch.backends.cudnn, "is_acceptable", answer_with(False))
@@ -48,14 +48,6 @@ def install(replace: Replacements) -> None:
     replace.wrap(MetaTensorDescriber, "describe_tensor", _fake_on_host)
     replace.wrap(torch, "cond", _plain_cond)
     replace.wrap(torch, "while_loop", _plain_while)
-
-
-def _device_module(old: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(old)
-    def get_device_module(device: Any = None) -> Any:
-        return old("cuda" if device is None else device)
-
-    return get_device_module
 
 
 def _eager(old: Callable[..., Any]) -> Callable[..., Any]:
