@@ -188,6 +188,19 @@ def test_text_names_everything(report: Report, train: str) -> None:
     assert text.splitlines()[-1].startswith("A wait that is meant: `# sync-ok: reason`")
 
 
+def test_the_first_copy_of_a_line_is_left_out_where_later_ones_wait(train: str) -> None:
+    once = {"direction": "h2d", "verdict": Verdict.CONDITIONAL, "one_time": True}
+    first = make_event(train, 4, "Tensor.to", **once)
+    later = make_event(train, 4, "Tensor.to", direction="h2d")
+    other = make_event(train, 5, "Tensor.to", **once)
+    report = make_report(first, later, later, other)
+    text = str(report)
+    assert text.startswith("the host waits 2 times at 1 line, 1 call may wait (not counted) [")
+    assert text.count("train.py:4 in step") == 1
+    assert "train.py:5 in step: Tensor.to (conditional), 1x" in text
+    assert len(report.findings) == 3
+
+
 def test_text_shows_the_statement_of_several_lines(tmp_path: Path) -> None:
     file = tmp_path / "lines.py"
     file.write_text(

@@ -76,7 +76,46 @@ from syncfree.detector.suggestions import suggest
         ),
         (
             {"api": "Tensor.item", "source": "total += loss.item()  # and not the mean"},
-            "0-d tensor",
+            "total += loss.detach()",
+        ),
+        # The sum of what a graph hangs on would keep all graphs.
+        ({"api": "Tensor.item", "source": "losses.update(loss.item(), n)"}, "without its graph"),
+        ({"api": "Tensor.__float__", "source": "total += float(loss) * n"}, "without its graph"),
+        ({"api": "Tensor.item", "source": "losses[k] = loss.item()"}, "append `tensor.detach()`"),
+        ({"api": "Tensor.item", "source": "kept['loss'] = loss.item()"}, "append `tensor.detach()"),
+        ({"api": "Tensor.__bool__", "source": "best = max(acc1, best)"}, "torch.maximum(a, b)"),
+        ({"api": "Tensor.__bool__", "source": "if max(a, b) > 3:"}, "torch.where(condition"),
+        ({"api": "Tensor.__bool__", "source": "if x.max() > 3:"}, "torch.where(condition"),
+        ({"api": "Tensor.__bool__", "source": "if is_best:"}, "once an epoch"),
+        (
+            {
+                "api": "Tensor.to",
+                "source": "net.to(device)",
+                "direction": "h2d",
+                "host_memory": "pageable",
+                "one_time": True,
+            },
+            "nothing to do where this runs before the loop",
+        ),
+        (
+            {
+                "api": "aten::index",
+                "source": "x[[0, 2]]",
+                "direction": "h2d",
+                "host_memory": "pageable",
+                "one_time": True,
+            },
+            "The index is on the host",
+        ),
+        (
+            {
+                "api": "Tensor.to",
+                "source": "ema.update_parameters(net)",
+                "direction": "h2d",
+                "host_memory": "pageable",
+                "reader": "/torch/optim/swa_utils.py:AveragedModel.update_parameters",
+            },
+            "torch keeps a value on the host",
         ),
         ({"api": "torch.cuda.synchronize"}, "wait_stream"),
         ({"api": "Event.query"}, "A loop on `query()`"),

@@ -238,6 +238,31 @@ def test_what_torch_reads_for_itself_is_named(recorder: Recorder) -> None:
     assert counted.event.reader is None
 
 
+def test_loaded_weights_are_set_up(recorder: Recorder) -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    optimizer = torch.optim.Adam(net.parameters())
+    net(torch.ones(2)).sum().backward()
+    optimizer.step()
+    weights, moments = net.state_dict(), optimizer.state_dict()
+    net.cuda()
+    for _ in range(2):
+        net.load_state_dict(weights)
+        torch.optim.Adam(net.parameters()).load_state_dict(moments)
+    assert recorder.counted() == 0
+    assert "before the loop" in recorder.findings()[0].suggestion
+
+
+def test_copies_of_torchs_own_are_named(recorder: Recorder) -> None:
+    net = nn.Linear(2, 2, device="cuda")
+    average = torch.optim.swa_utils.AveragedModel(net)
+    for _ in range(3):
+        average.update_parameters(net)
+    (found,) = (each for each in waits(recorder) if each.event.direction == "h2d")
+    assert found.event.reader is not None
+    assert found.event.reader.function.endswith("AveragedModel.update_parameters")
+    assert "torch keeps a value on the host" in found.suggestion
+
+
 def test_numbers_are_those_of_the_cpu(recorder: Recorder) -> None:
     def steps(device: str) -> Tensor:
         torch.manual_seed(3)

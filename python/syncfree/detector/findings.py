@@ -127,7 +127,8 @@ class Event:
         forward: For work of autograd, the line of the forward pass; `FORWARD_NOT_KEPT` where that
             is not known any more.
         library: The C++ library that waited where Python is not the cause.
-        one_time: First occurrence of lazy loading or allocator growth.
+        one_time: First occurrence of lazy loading or allocator growth, or a copy of weights or data
+            that gets them to the GPU at first.
         outlasted_gpu: Of a GPU that was busy when the call began, whether it was done when the call
             returned; ``None`` if it was not known to be busy.
         reader: The function of torch's own Python code that waits, called at the innermost line.
@@ -290,6 +291,7 @@ class Recorder:
                 reader=f"{each.event.reader.file}:{each.event.reader.function}"
                 if each.event.reader
                 else "",
+                one_time=each.event.one_time,
             )
         return by_cost(found)
 

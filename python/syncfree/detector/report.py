@@ -90,9 +90,20 @@ class Report:
         return sum(each.count for each in self.findings if each.known)
 
     @property
-    def unknown(self) -> list[Finding]:
-        """The findings that no baseline knows: what texts and tables show."""
-        return [each for each in self.findings if not each.known]
+    def shown(self) -> list[Finding]:
+        """What texts and tables show: the findings that no baseline knows.
+
+        The first copy of a line to the GPU is told of only where no later one was a wait.
+        """
+        found = self.findings
+        again = {_place_of(each) for each in found if each.waits}
+        return [
+            each
+            for each in found
+            if not (
+                each.known or (each.event.one_time and not each.waits and _place_of(each) in again)
+            )
+        ]
 
     def record(self, event: Event) -> None:
         """Adds an event that counts."""
@@ -228,6 +239,10 @@ def _frame_as_json(frame: Frame) -> dict[str, Any]:
 
 def _caller_as_json(frame: Frame) -> dict[str, Any]:
     return {**_frame_as_json(frame), "source": frame.source}
+
+
+def _place_of(finding: Finding) -> tuple[Frame, Frame | None, str]:
+    return finding.frame, finding.event.caller, finding.event.api
 
 
 def report_from_json(document: Mapping[str, Any] | str) -> Report:

@@ -13,7 +13,9 @@ from syncfree.detector.findings import Frame
 # What a stack is cut of everywhere, and what ends it: the machinery that started the program.
 MACHINERY = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
 # Torch's own code that reads values for itself, unlike what only hands a call on.
-_READERS = ("torch.amp", "torch.distributions", "torch.nn", "torch.optim")
+READERS = ("torch.amp", "torch.distributions", "torch.nn", "torch.optim")
+# The same of copies to the GPU, which elsewhere in torch are of what the program handed on.
+COPIERS = ("torch.optim",)
 _FROZEN = "<frozen"
 _RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio", "syncfree.cli")
 
@@ -30,13 +32,13 @@ def stack_of(frame: FrameType | None) -> tuple[Frame, ...]:
     return clean(_walk(frame))
 
 
-def reader_here() -> Frame | None:
+def reader_here(packages: tuple[str, ...] = READERS) -> Frame | None:
     """The innermost function of torch's Python code that the program called, if one reads."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame.f_code.co_filename, MACHINERY):
         file = frame.f_code.co_filename
         # Every call of a module comes by there.
-        if is_inside(file, _READERS) and not file.endswith(("module.py", "_contextlib.py")):
+        if is_inside(file, packages) and not file.endswith(("module.py", "_contextlib.py")):
             return Frame(file, frame.f_lineno, _name(frame.f_code))
         frame = frame.f_back
     return None

@@ -9,10 +9,12 @@ _DEFERRED = "`syncfree.deferred(tensor)`"
 
 _LOGGING = re.compile(
     r"\bprint\(|\blog(s|ger|ging)?\b|\blog_|\.log\(|add_scalar|wandb|mlflow|set_postfix|"
-    r"set_description|tqdm|writer\.|\.append\(|\bf['\"]",
+    r"set_description|tqdm|writer\.|\.append\(|\bf['\"]|^\s*[\w.]+\[[^=]+\] = ",
     re.IGNORECASE,
 )
 _CONDITION = re.compile(r"\bif\b(.+)\belse\b")
+_SUMS = re.compile(r"\+=|\.update\([\w.\[\]()]+\.item\(")
+_EXTREMES = re.compile(r"(?<![.\w])(max|min)\(")
 _BRANCH = re.compile(r"^\s*(if|elif|while|assert)\b|\bif\b.+\belse\b|\b(and|or|not)\b")
 
 LOGGED = (
@@ -20,13 +22,21 @@ LOGGED = (
     "prints the newest value that is there; or append `tensor.detach()` to a list and read the "
     "list once an epoch."
 )
+SUM = (
+    "Add it up on the GPU, without its graph, as in `total += loss.detach()`. Read the sum once an "
+    f"epoch, or show it with {_DEFERRED}."
+)
 SCALAR = (
     "Go on with the 0-d tensor: arithmetic, comparisons and torch.where take it as it is. Where "
     f"Python must have the number, {_DEFERRED} brings it without a wait, or read it once an epoch."
 )
 BRANCH = (
     "Decide on the device: `torch.where(condition, a, b)`, or multiply by the condition. Where "
-    f"Python must branch, look at {_DEFERRED} of an earlier step."
+    f"Python must branch, look at {_DEFERRED} of an earlier step, or do it once an epoch."
+)
+EXTREME = (
+    "Python's `max` and `min` compare on the host. `torch.maximum(a, b)`, `torch.minimum(a, b)` "
+    "and `torch.stack(values).amax()` do it on the GPU."
 )
 ASSERT = (
     "`torch._assert_async(condition)` checks on the GPU, without a wait: where it fails, a later "
@@ -68,6 +78,15 @@ CHECKPOINT = (
 UPLOAD = (
     "Copy from pinned memory: `tensor.pin_memory().to(device, non_blocking=True)`, or "
     "`DataLoader(..., pin_memory=True)` with `batch.to(device, non_blocking=True)`."
+)
+SET_UP = (
+    "Weights and data have to get to the GPU once: nothing to do where this runs before the loop. "
+    "Inside of it copy from pinned memory, `batch.to(device, non_blocking=True)` with "
+    "`DataLoader(..., pin_memory=True)`."
+)
+UPLOAD_BY_TORCH = (
+    "torch keeps a value on the host here and copies it each time. Look for an option that has it "
+    "on the GPU, such as `capturable=True` of an optimizer, or call it more rarely."
 )
 NON_BLOCKING = (
     "The source is pinned, so `non_blocking=True` is all that is missing: torch waits for the "
@@ -220,6 +239,7 @@ def suggest(
     host_memory: str | None = None,
     reader: str = "",
     statement: str = "",
+    one_time: bool = False,
 ) -> str:
     """What to write instead, in a sentence or two.
 
@@ -232,6 +252,7 @@ def suggest(
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
         reader: The function of torch's own Python code that waits, behind its file.
         statement: The whole statement, where it has several lines.
+        one_time: Of what a program does once, as far as is known.
 
     Example:
         >>> from syncfree.detector.suggestions import suggest
@@ -242,14 +263,16 @@ def suggest(
     source = _COMMENT.sub("", source)
     known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _inside_torch(names, source)
     known = known or _by_name(names, direction)
-    if reader and known not in (PADDING, IMAGE_METRIC) and not _reads_as_well(api, source):
+    if reader and direction == "h2d":
+        known = None if one_time else UPLOAD_BY_TORCH
+    elif reader and known not in (PADDING, IMAGE_METRIC) and not _reads_as_well(api, source):
         known = next(text for pattern, text in _BY_READER if re.search(pattern, reader))
     if known is not None:
-        return ASSERT if known is BRANCH and _ASSERT.match(statement or source) else known
+        return _of_a_branch(source, statement) if known is BRANCH else known
     if any(_READS.search(name) for name in names):
         return _of_a_read(source, statement)
     if direction == "h2d":
-        return _of_an_upload(names, source, host_memory)
+        return _of_an_upload(names, source, host_memory, one_time)
     if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
         return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
@@ -266,9 +289,13 @@ def _reads_as_well(api: str, source: str) -> bool:
     return bool(branches or re.search(rf"\b{re.escape(name)}\(", source))
 
 
-def _of_an_upload(names: Sequence[str], source: str, host_memory: str | None) -> str:
+def _of_an_upload(
+    names: Sequence[str], source: str, host_memory: str | None, one_time: bool
+) -> str:
     if any(_INDEXING.match(name) for name in names):
         return INDEX
+    if one_time and host_memory != "pinned":
+        return SET_UP
     if _NEW_TENSOR.search(source):
         return NEW_TENSOR
     return NON_BLOCKING if host_memory == "pinned" else UPLOAD
@@ -294,6 +321,12 @@ def _by_name(names: Sequence[str], direction: str | None) -> str | None:
     return None
 
 
+def _of_a_branch(source: str, statement: str) -> str:
+    if _ASSERT.match(statement or source):
+        return ASSERT
+    return EXTREME if _EXTREMES.search(source) and not _BRANCH.match(source) else BRANCH
+
+
 def _of_a_read(source: str, statement: str = "") -> str:
     if _LOGGING.search(source) or _LOGGING.search(_COMMENT.sub("", statement)):
         return LOGGED
@@ -303,7 +336,9 @@ def _of_a_read(source: str, statement: str = "") -> str:
         source = source[: condition.start()] + source[condition.end() :]
     if _ASSERT.match(statement or source):
         return ASSERT
-    return BRANCH if _BRANCH.search(source) else SCALAR
+    if _BRANCH.search(source):
+        return BRANCH
+    return SUM if _SUMS.search(source) else SCALAR
 
 
 def _by_source(api: str, source: str) -> str:

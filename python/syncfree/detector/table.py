@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def as_table(report: Report) -> Table:
     """The guilty lines, the most costly first; the caption sums up."""
-    shown = report.unknown
+    shown = report.shown
     timed = any(each.blocked_us is not None for each in shown)
     table = Table(
         box=box.SIMPLE_HEAD,

@@ -24,7 +24,7 @@ IDLE = (
 
 def as_text(report: Report) -> str:
     """A block of lines for each finding, the most costly first, and a summary."""
-    found = report.unknown
+    found = report.shown
     lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
     if len(found) > _SHOWN:
         lines.append(f"  ... and {plural(len(found) - _SHOWN, 'line')} more")
@@ -50,7 +50,7 @@ def summary(report: Report) -> str:
     if known:
         waits = plural(report.known_count, "known wait")
         text += f", {waits} at {plural(len(known), 'line')} of the baseline left out"
-    maybe = sum(each.count for each in report.findings if not each.waits)
+    maybe = sum(each.count for each in report.shown if not each.waits)
     if maybe:
         text += f", {plural(maybe, 'call')} may wait (not counted)"
     for reason, count in report.allowed.items():
@@ -123,7 +123,7 @@ def details(finding: Finding) -> list[str]:
         lines.append(f"inside of torch: {reader} in {reader.function}: {reader.excerpt}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
-    if finding.event.one_time:
+    if finding.event.one_time and finding.event.direction != "h2d":  # whose advice says it
         lines.append("seen once, the first time that this line ran")
     return lines
 

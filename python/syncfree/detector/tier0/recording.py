@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from syncfree.detector.findings import Event, Frame, Recorder, Verdict
 from syncfree.detector.operators import operators_here
-from syncfree.detector.stack import reader_here, stack_here
+from syncfree.detector.stack import COPIERS, READERS, reader_here, stack_here
 
 _recorders: list[Recorder] = []
 
@@ -60,6 +60,7 @@ def record(
     host_memory: str | None = None,
     op: str | None = None,
     forward: Frame | None = None,
+    one_time: bool = False,
 ) -> None:
     """Hands an event to the recorders, before the wait: they may raise to prevent it."""
     if not listening():
@@ -78,7 +79,8 @@ def record(
         host_memory=host_memory,
         op_stack=operators or ((op,) if op else ()),
         forward=forward or forward_here,
-        reader=None if direction == "h2d" else reader_here(),
+        one_time=one_time,
+        reader=reader_here(COPIERS if direction == "h2d" else READERS),
     )
     for recorder in tuple(_recorders):
         recorder.record(event)

@@ -93,6 +93,7 @@ def _to(old: Callable[..., Any]) -> Callable[..., Any]:
             direction="h2d",
             size=self.nbytes(),
             host_memory="pageable",
+            one_time=True,
         )
         return _copy(self, Place.DEVICE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import unwrap
 from types import FrameType
 from typing import Any
 
@@ -21,8 +22,15 @@ from syncfree.detector.tier0.residence import Place, on_device, place_of, put, s
 _to = torch.Tensor.to
 
 # Classes override `_apply` where they hold more than parameters, as metrics do.
-_MOVES_OF_MODULES = tuple(
-    method.__code__ for method in (torch.nn.Module.cuda, torch.nn.Module.to, torch.nn.Module._apply)
+_MOVES_OF_WEIGHTS = tuple(
+    unwrap(method).__code__
+    for method in (
+        torch.nn.Module.cuda,
+        torch.nn.Module.to,
+        torch.nn.Module._apply,
+        torch.nn.Module.load_state_dict,
+        torch.optim.Optimizer.load_state_dict,
+    )
 )
 
 _DOWN = "A copy to the host returns when the GPU has finished everything queued before it."
@@ -146,15 +154,16 @@ def record_upload(
         host_memory="pinned" if pinned else "pageable",
         op=op,
         forward=forward,
+        one_time=once,
     )
 
 
 def _is_set_up() -> bool:
-    """Whether a module is moved, or the running call of the program moves something at first."""
+    """Whether weights are moved or loaded, or the running call of the program is its first move."""
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code in _MOVES_OF_MODULES:
+        if frame.f_code in _MOVES_OF_WEIGHTS:
             return True
         if call is None and not is_inside(frame.f_code.co_filename, MACHINERY):
             call = frame
