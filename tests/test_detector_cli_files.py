@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from syncfree.detector import Event, Frame, Recorder, Report, Verdict
+from syncfree.detector.github import as_github
 from syncs_command import TRAIN, syncs
 
 pytestmark = pytest.mark.usefixtures("stub_in_a_folder")
@@ -29,6 +31,33 @@ def test_json_and_sarif(script) -> None:
     location = result["locations"][0]["physicalLocation"]
     assert location["artifactLocation"] == {"uri": "train.py", "uriBaseId": "SRCROOT"}
     assert location["region"]["startLine"] == 15
+
+
+def test_annotations_for_github(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script(TRAIN.replace('wait("Tensor.item")', 'wait("a:b,c%")'))
+    assert syncs("--github", path) == 1
+    (found,) = (each for each in capsys.readouterr().out.splitlines() if each.startswith("::"))
+    assert found.startswith(
+        "::error file=train.py,line=15,title=The host waits for the GPU (a%3Ab%2Cc%25%2C 4x)::"
+    )
+    assert syncs("--baseline", "b.json", "--baseline-update", path) == 0
+    assert syncs("--baseline", "b.json", "--github", path) == 0
+    assert "::error" not in capsys.readouterr().out
+    assert syncs(path) == 1
+    assert "::error" not in capsys.readouterr().out
+
+
+def test_an_annotation_stands_at_the_line_of_the_program(tmp_path: Path) -> None:
+    stack = (
+        Frame("/lib/site-packages/package/a.py", 5, "count"),
+        Frame(str(tmp_path / "lib" / "train.py"), 7, "step"),
+    )
+    recorder = Recorder()
+    recorder.record(Event("aten::bincount", Verdict.SYNC, "Why.", stack))
+    recorder.record(Event("cuMemFree", Verdict.CONDITIONAL, "Why.", stack))
+    (line,) = as_github(Report.of(recorder.findings(), tier=0), tmp_path)
+    assert line.startswith("::error file=lib/train.py,line=7,title=")
+    assert "::Why. bincount reads its largest value." in line
 
 
 def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,6 +209,9 @@ def _syncs(
     sarif: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report as SARIF 2.1.0.")
     ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")
+    ] = False,
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Known sites, which pass.")
     ] = None,
@@ -234,6 +237,7 @@ def _syncs(
         prove=prove,
         json=json,
         sarif=sarif,
+        github=github,
         baseline=baseline,
         update_baseline=baseline_update,
     )

@@ -54,6 +54,7 @@ class SyncsOptions:
         prove: Run again with a spinning GPU to prove each finding.
         json: File for the JSON report.
         sarif: File for the SARIF report.
+        github: Print annotations for GitHub Actions, too.
         baseline: File of known sites.
         update_baseline: Write that file instead of comparing with it.
         module: The target is a module that runs as by ``python -m``.
@@ -69,6 +70,7 @@ class SyncsOptions:
     prove: bool = False
     json: Path | None = None
     sarif: Path | None = None
+    github: bool = False
     baseline: Path | None = None
     update_baseline: bool = False
     module: bool = False
@@ -282,6 +284,7 @@ def _run_program(run: Callable[[], Any], notes: Console) -> bool:
 def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.cli.syncs.ranks import rank
     from syncfree.detector.baseline import Baseline
+    from syncfree.detector.github import as_github
 
     if rank() > 0:
         return CLEAN
@@ -291,6 +294,8 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
         report, vanished = report.compared(difference.known), difference.vanished
     console = make_console()
     console.print(report.table() if console.is_terminal else str(report))
+    for annotation in as_github(report, Path.cwd()) if options.github else ():
+        print(annotation)
     # A program that failed did not get to all of its lines.
     for each in () if report.failed else vanished:
         notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
