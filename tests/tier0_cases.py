@@ -182,6 +182,7 @@ def copies() -> None:
     x.copy_(x.t().clone())
     host.cpu().to("cpu").numpy()
     copy.deepcopy(x)
+    torch.tensor([], device=DEVICE).cpu()  # nothing is copied
 
 
 def factories() -> None:
@@ -216,8 +217,7 @@ def explicit_waits() -> None:
     torch.accelerator.synchronize()  # sync: torch.accelerator.synchronize
     torch.cuda.empty_cache()  # conditional: torch.cuda.empty_cache
     event.elapsed_time(other)
-    event.query()
-    stream.query()
+    event.query(), stream.query()
     stream.wait_event(event)
     stream.wait_stream(torch.cuda.current_stream())
     event.wait(stream)

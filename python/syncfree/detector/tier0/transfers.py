@@ -115,13 +115,14 @@ def record_download(
     forward: Frame | None = None,
 ) -> None:
     """A copy from the device to the host. Only one to pinned memory can go on by itself."""
-    if pinned and non_blocking:
+    size = size_of(source)
+    if (pinned and non_blocking) or not size:
         return
     record(
         api,
         _DOWN_PAGEABLE if non_blocking else _DOWN,
         direction="d2h",
-        size=size_of(source),
+        size=size,
         host_memory="pinned" if pinned else "pageable",
         op=op,
         forward=forward,
@@ -142,7 +143,8 @@ def record_upload(
     Shown, not counted: the first from each place, for weights and data have to get there once, and
     those from pageable memory that are not blocking, which wait if they are large.
     """
-    if pinned and non_blocking:
+    size = size_of(source)
+    if (pinned and non_blocking) or not size:
         return
     once = not non_blocking and _is_set_up()
     record(
@@ -150,7 +152,7 @@ def record_upload(
         _UP_PAGEABLE if non_blocking else _UP,
         Verdict.CONDITIONAL if non_blocking or once else Verdict.SYNC,
         direction="h2d",
-        size=size_of(source),
+        size=size,
         host_memory="pinned" if pinned else "pageable",
         op=op,
         forward=forward,
