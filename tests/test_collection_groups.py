@@ -151,6 +151,29 @@ def test_given_groups_are_kept(device: str) -> None:
         sf.MetricCollection(multiclass(sf, sc), compute_groups=[["nonsense"]])
 
 
+def test_given_groups_of_wrappers_that_show_the_states_inside(device: str) -> None:
+    def make_group(root: Any, c: Any) -> Any:
+        kinds = {"f1": c.MulticlassF1Score, "accuracy": c.MulticlassAccuracy}
+        metrics = {
+            name: root.ClasswiseWrapper(kind(CLASSES, average=None), prefix=name)
+            for name, kind in kinds.items()
+        }
+        given = [["accuracy", "f1"]]  # ours leads
+        return root.MetricCollection(metrics, compute_groups=given).to(device)
+
+    ours, theirs = make_group(sf, sc), make_group(tm, tc)
+    for seed in range(3):
+        kept = ours["accuracy"].metric.tp
+        before = kept.clone()
+        for collection in (ours, theirs):
+            collection.update(*scores(device, seed))
+        same(ours.compute(), theirs.compute())
+        torch.testing.assert_close(kept, before)
+    inputs = scores(device, 3)
+    same(ours(*inputs), theirs(*inputs))
+    same(ours.compute(), theirs.compute())
+
+
 def test_metrics_that_have_seen_something_stay_apart(device: str) -> None:
     ours, theirs = make("multiclass", device)
     for collection in (ours, theirs):

@@ -133,15 +133,16 @@ def led(leader: Metric, members: Sequence[Metric]) -> Iterator[None]:
 
     Before the first batch they hold their own.
     """
-    # Compiled code does not ask who holds them; a wrapper in a group that the user made has none.
-    if members and leader._defaults and not is_dynamo_compiling():
-        name, own = next(iter(leader._defaults)), leader.__dict__
+    own = leader.__dict__
+    # Only ours ask who holds them, and not in compiled code.
+    if members and isinstance(leader, SyncFreeMetric) and not is_dynamo_compiling():
+        name = next(iter(leader._defaults))
         holders = (member for member in members if member.__dict__.get(name) is own[name])
         own["_followers"] = sum(1 for _ in holders)
     try:
         yield
     finally:
-        leader.__dict__["_followers"] = 0
+        own["_followers"] = 0
 
 
 def share(leader: Metric, member: Metric, copy: bool = False) -> None:
