@@ -1,0 +1,86 @@
+"""`evaluate` in several processes, and `launch`, which starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+
+from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
+from syncfree.distributed import evaluate, launch
+from syncfree.distributed.launcher import Launcher
+from syncfree.errors import RankError
+
+
+def _in_each(fleet, device, folder):
+    data = Data(40, bad=(11,))
+    found = evaluate(halve, data, METRICS, device=device, costs=[1.0] * 40, strict=False)
+    values = {name: column.tolist() for name, column in found.values.items()}
+    ranks = [rank.report.items for rank in found.statistics.ranks]
+    record = {"values": values, "failures": found.failures, "items": ranks, "device": device}
+    (folder / f"{fleet.rank}.json").write_text(json.dumps(record))
+
+    def fail(x):
+        raise RuntimeError("CUDA error: a defect of rank 1")
+
+    # One rank that cannot go on: the other does everything, and the first one raises.
+    good = Data(6)
+    if fleet.rank == 1:
+        with pytest.raises(RuntimeError, match="a defect of rank 1"):
+            evaluate(fail, good, {"mse": mse}, device=device, schedule="equal")
+        return
+    found = evaluate(halve, good, {"mse": mse}, device=device, schedule="equal")
+    torch.testing.assert_close(found.values["mse"], expected(good, mse))
+    assert found.statistics.ranks[1].lost == "RuntimeError: CUDA error: a defect of rank 1"
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        ["cpu", "cpu"],
+        pytest.param(["cuda:0", "cuda:1"], marks=pytest.mark.needs_two_gpus),
+    ],
+    ids=["cpu", "cuda"],
+)
+def test_every_process_gets_all_values(devices, tmp_path):
+    launch(_in_each, devices, (tmp_path,))
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert (first.pop("device"), second.pop("device")) == tuple(devices)
+    assert str(first) == str(second)  # NaN is not equal to itself
+    assert list(first["failures"]) == ["11"]
+    assert sum(first["items"]) == 40
+    data = Data(40)
+    values = torch.tensor(first["values"]["psnr"], dtype=torch.float64)
+    assert values.isnan().nonzero().flatten().tolist() == [11]
+    values[11] = expected(data, psnr)[11]
+    torch.testing.assert_close(values, expected(data, psnr), rtol=1e-5, atol=1e-6)
+
+
+def _fails(fleet, device):
+    raise SystemExit(3) if fleet.rank == 1 else SystemExit(0)
+
+
+def test_launch_names_the_process_that_failed():
+    with pytest.raises(RankError, match="rank 1: exited with status 3"):
+        launch(_fails, ["cpu", "cpu"])
+    with pytest.raises(ValueError, match="at least one device"):
+        launch(_fails, [])
+
+
+def test_ctrl_c_during_the_start_leaves_no_process(interruptible, monkeypatch):
+    launcher = Launcher(_fails, ["cpu"])
+    (process,) = launcher._processes.values()
+    start = type(process).start
+
+    def interrupted(process):
+        start(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(type(process), "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), launcher:
+        pass
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
