@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from class_cases import ClassCase
-from syncfree import _states
-from test_metric_contract import (
+from metric_contract import (
     check_that_no_call_waits,
     every_case,
     same_states,
     same_value,
     without_lists,
 )
+from syncfree import _states
 
 
 @pytest.mark.parametrize("is_bad_fork", [True, False])

@@ -15,8 +15,8 @@ from torchmetrics.wrappers import MinMaxMetric, Running
 
 import syncfree
 from class_cases import CASES, ClassCase
+from metric_contract import same_states, same_value
 from syncfree import classification as sf
-from test_metric_contract import same_states, same_value
 
 # Lists TorchMetrics appends to and clears for all who hold them.
 TENSORS = [case for case in CASES if not case.has_lists]

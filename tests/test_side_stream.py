@@ -15,10 +15,10 @@ from torchmetrics import MetricCollection as TorchMetricsCollection
 
 import syncfree
 from class_cases import ClassCase
+from metric_contract import same_states, same_value
 from side_stream_cases import batches_of_scores, collection, every_case, side_of
 from syncfree.classification import MulticlassAccuracy, MulticlassF1Score
 from syncfree.image import PeakSignalNoiseRatio
-from test_metric_contract import same_states, same_value
 
 LONG = 1_000_000_000  # cycles: half a second, in which everything else is over
 

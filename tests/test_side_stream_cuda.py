@@ -14,9 +14,9 @@ from torchmetrics import Metric
 
 import syncfree
 from class_cases import CASES, ClassCase
+from metric_contract import check_that_no_call_waits, same_states, same_value
 from syncfree.classification import MulticlassAccuracy
 from syncfree.image import PeakSignalNoiseRatio, StructuralSimilarityIndexMeasure
-from test_metric_contract import check_that_no_call_waits, same_states, same_value
 from test_side_stream import side_of
 
 pytestmark = pytest.mark.needs_cuda
