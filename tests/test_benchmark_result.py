@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from syncfree.benchmarking import Comparison, Result
-from syncfree.benchmarking.verdict import judge, time_text
+from syncfree.benchmarking.verdict import judge
 from syncfree.errors import MissingExtraError
 
 
@@ -157,15 +157,3 @@ def test_without_the_extras(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
 )
 def test_verdicts(figures, kind) -> None:
     assert judge(kind="cuda", **figures).kind == kind
-
-
-def test_time_text() -> None:
-    assert [time_text(us) for us in (0.05, 7.42, 999.0, 999.7, 1000.0, 999.6e3, 2.5e6)] == [
-        "0.05 us",
-        "7.42 us",
-        "999 us",
-        "1 ms",
-        "1 ms",
-        "1 s",
-        "2.5 s",
-    ]

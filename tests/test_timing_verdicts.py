@@ -136,6 +136,18 @@ def test_durations_have_three_digits(us: float) -> None:
     assert unit == "s" or float(number) < 1000
 
 
+def test_durations_at_the_ends_of_units() -> None:
+    assert [duration(us) for us in (0.05, 7.42, 999.0, 999.7, 1000.0, 999.6e3, 2.5e6)] == [
+        "0.05 us",
+        "7.42 us",
+        "999 us",
+        "1 ms",
+        "1 ms",
+        "1 s",
+        "2.5 s",
+    ]
+
+
 def summary_of(*regions: list[Sample], **counts: object) -> Summary:
     histories = tuple(History.of(each) for each in regions)
     return Summary(Recording(histories, **counts))  # type: ignore[arg-type]

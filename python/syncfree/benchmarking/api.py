@@ -20,8 +20,8 @@ from syncfree.benchmarking.engine import GAP_OF_MODE, Plan, run
 from syncfree.benchmarking.peaks import arithmetic_rate, read_bandwidth
 from syncfree.benchmarking.result import Comparison, Result, result_of
 from syncfree.benchmarking.rules import Mode
-from syncfree.benchmarking.verdict import time_text
 from syncfree.timing.nvml import Monitor
+from syncfree.timing.verdicts import duration
 
 EMPTY = 1.2  # times an empty call
 CLOCK_SHARE = 0.05  # of a time on the CPU: so much of it may be of the readings of the clock
@@ -210,8 +210,8 @@ def _warned(result: Result, backend: Backend, setup: object) -> Result:
         empty_us = backend.empty_us()
         if result.device_us <= EMPTY * empty_us:
             note = (
-                f"no GPU work was seen: the events are {time_text(result.device_us)} apart, and "
-                f"{time_text(empty_us)} with nothing between them. A function of the CPU needs "
+                f"no GPU work was seen: the events are {duration(result.device_us)} apart, and "
+                f"{duration(empty_us)} with nothing between them. A function of the CPU needs "
                 "device='cpu', one that works on other streams streams=[...]"
             )
     elif result.kind == "cpu" and (setup is not None or result.mode == "idle_gap"):
@@ -219,7 +219,7 @@ def _warned(result: Result, backend: Backend, setup: object) -> Result:
         if empty_us > CLOCK_SHARE * result.device_us:
             note = (
                 "each sample is of a single call between two readings of the clock, which take "
-                f"{time_text(empty_us)} around a call that does nothing: more than "
+                f"{duration(empty_us)} around a call that does nothing: more than "
                 f"{CLOCK_SHARE:.0%} of the time"
             )
     return replace(result, notes=(*result.notes, note)) if note else result

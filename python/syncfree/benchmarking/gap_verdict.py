@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from syncfree.benchmarking.verdict import time_text
+from syncfree.timing.verdicts import duration
 
 SLOWER = 1.15
 MAIN_SHARE = 0.5  # of the time lost: what explains as much is the main cause
@@ -96,13 +96,13 @@ def judge_gaps(
     ]
     worst = max(certain or slower, key=lambda each: each.plain_us)
     lost = worst.plain_us - base.plain_us
-    head = f"after {worst.gap:g} s a call takes {time_text(worst.plain_us)} instead of "
-    head += time_text(base.plain_us)
+    head = f"after {worst.gap:g} s a call takes {duration(worst.plain_us)} instead of "
+    head += duration(base.plain_us)
     if not certain:
         return GapVerdict(
             "unexplained",
-            f"{head}, but calls vary by as much: by {time_text(worst.plain_mad_us)} and "
-            f"{time_text(base.plain_mad_us)} around these medians. More repeats tell"
+            f"{head}, but calls vary by as much: by {duration(worst.plain_mad_us)} and "
+            f"{duration(base.plain_mad_us)} around these medians. More repeats tell"
             f"{_launches(base)}",
         )
     if kind == "cpu":
@@ -119,9 +119,9 @@ def judge_gaps(
         return GapVerdict("waits", f"{head}; it cannot be told why, as {why}")
     gpu_lost = worst.gated_us - base.gated_us
     if gpu_lost >= MAIN_SHARE * lost:
-        head += f", and behind a gate {time_text(worst.gated_us)} instead of "
-        return _gpu_cause(points, worst, head + time_text(base.gated_us))
-    head += f", while the GPU's work stays at {time_text(worst.gated_us)}"
+        head += f", and behind a gate {duration(worst.gated_us)} instead of "
+        return _gpu_cause(points, worst, head + duration(base.gated_us))
+    head += f", while the GPU's work stays at {duration(worst.gated_us)}"
     return _host_cause(base, worst, head)
 
 
@@ -136,13 +136,13 @@ def _host_cause(base: GapPoint, worst: GapPoint, head: str) -> GapVerdict:
     if worst.host_us - base.host_us >= MAIN_SHARE * (worst.plain_us - base.plain_us):
         return GapVerdict(
             "host launch",
-            f"{head}: the host takes {time_text(worst.host_us)} to launch it instead of "
-            f"{time_text(base.host_us)}. Capture a graph or fuse{_launches(base)}",
+            f"{head}: the host takes {duration(worst.host_us)} to launch it instead of "
+            f"{duration(base.host_us)}. Capture a graph or fuse{_launches(base)}",
         )
     return GapVerdict(
         "unexplained",
-        f"{head}, and the host takes {time_text(worst.host_us)} instead of "
-        f"{time_text(base.host_us)}: what takes long is the way from the one to the other, as when "
+        f"{head}, and the host takes {duration(worst.host_us)} instead of "
+        f"{duration(base.host_us)}: what takes long is the way from the one to the other, as when "
         "driver or bus wake up",
     )
 
@@ -169,6 +169,6 @@ def _launches(base: GapPoint) -> str:
     if base.gated_us is None or base.plain_us < SLOWER * base.gated_us:
         return ""
     return (
-        f". Even back to back the host's launches hold the GPU up: {time_text(base.plain_us)} for "
-        f"{time_text(base.gated_us)} of work"
+        f". Even back to back the host's launches hold the GPU up: {duration(base.plain_us)} for "
+        f"{duration(base.gated_us)} of work"
     )

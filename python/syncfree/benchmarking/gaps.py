@@ -21,10 +21,10 @@ from syncfree.benchmarking.devices import backend_of, current, device_of, uuid_o
 from syncfree.benchmarking.engine import Plan, Run, warm_up
 from syncfree.benchmarking.gap_verdict import GapPoint, GapVerdict, judge_gaps
 from syncfree.benchmarking.samples import Sample
-from syncfree.benchmarking.verdict import time_text
 from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import Monitor, Reading
 from syncfree.timing.statistics import mad, median
+from syncfree.timing.verdicts import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -279,8 +279,8 @@ def _read_point(values: Mapping[str, Any]) -> GapPoint:
 def _cells(point: GapPoint) -> tuple[str, ...]:
     return (
         "back to back" if point.gap == 0 else f"{point.gap:g} s",
-        time_text(point.plain_us),
-        "-" if point.gated_us is None else time_text(point.gated_us),
-        time_text(point.host_us),
+        duration(point.plain_us),
+        "-" if point.gated_us is None else duration(point.gated_us),
+        duration(point.host_us),
         "-" if point.megahertz is None else f"{point.megahertz:.0f}",
     )

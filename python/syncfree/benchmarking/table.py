@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from syncfree.benchmarking.text import IN_A_LOOP
-from syncfree.benchmarking.verdict import time_text
+from syncfree.timing.verdicts import duration
 
 if TYPE_CHECKING:
     from syncfree.benchmarking.result import Result
@@ -36,11 +36,11 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
         share = max(filter(None, (each.memory_share, each.compute_share)), default=None)
         table.add_row(
             Text(name),
-            time_text(each.device_us),
+            duration(each.device_us),
             "-" if width is None else f"+-{width:.1%}",
             str(each.n),
             _ratio_text(each.device_us / first) if first else "-",
-            "-" if each.loop_host_us is None else time_text(each.loop_host_us),
+            "-" if each.loop_host_us is None else duration(each.loop_host_us),
             "-" if each.megahertz is None else f"{each.megahertz:.0f}",
             "-" if share is None else f"{share:.0%}",
             "-" if each.extra_bytes is None else f"{each.extra_bytes / 2**20:.1f}",
@@ -53,7 +53,7 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
             each.verdict.text,
             *(f"{count} discarded, {reason}" for reason, count in each.discards.items()),
             *(
-                [f"{each.no_loop}; a single call takes the host {time_text(each.host_us)}"]
+                [f"{each.no_loop}; a single call takes the host {duration(each.host_us)}"]
                 if each.kind == "cuda" and each.no_loop
                 else []
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syncfree.benchmarking.verdict import time_text
+from syncfree.timing.verdicts import duration
 
 if TYPE_CHECKING:
     from syncfree.benchmarking.result import Result
@@ -18,15 +18,15 @@ SINGLE = (
 
 def as_text(result: Result) -> str:
     """The figures of one function, how they were taken, and what bounds it."""
-    head = f"{result.name}: {time_text(result.device_us)} ({precision_text(result)})"
+    head = f"{result.name}: {duration(result.device_us)} ({precision_text(result)})"
     return "\n  ".join([head, *_lines(result)])
 
 
 def precision_text(result: Result) -> str:
     """How sure the median is."""
     if result.half_width is None:
-        return f"n = {result.n}, too few for an interval, MAD {time_text(result.mad_us)}"
-    return f"+-{result.half_width:.2%}, n = {result.n}, MAD {time_text(result.mad_us)}"
+        return f"n = {result.n}, too few for an interval, MAD {duration(result.mad_us)}"
+    return f"+-{result.half_width:.2%}, n = {result.n}, MAD {duration(result.mad_us)}"
 
 
 def manner_text(result: Result) -> str:
@@ -57,13 +57,13 @@ def surroundings_text(result: Result) -> str:
 
 def host_text(result: Result) -> str:
     """Of a call back to back as far as that is known, and of a single one."""
-    single = time_text(result.host_us)
+    single = duration(result.host_us)
     if result.kind == "cpu":
         return single
     if result.loop_host_us is None:
         return f"{single} a single call"
-    whole = "" if result.loop_us is None else f" of {time_text(result.loop_us)}"
-    return f"{time_text(result.loop_host_us)}{whole} back to back, {single} a single call"
+    whole = "" if result.loop_us is None else f" of {duration(result.loop_us)}"
+    return f"{duration(result.loop_host_us)}{whole} back to back, {single} a single call"
 
 
 def _lines(result: Result) -> list[str]:
@@ -71,7 +71,7 @@ def _lines(result: Result) -> list[str]:
         f"{manner_text(result)}, mode {result.mode}, on {result.device}; host {host_text(result)}"
     ]
     if result.plain_us is not None:
-        lines[0] += f", without the gate {time_text(result.plain_us)}"
+        lines[0] += f", without the gate {duration(result.plain_us)}"
     if result.extra_bytes is not None:
         lines[0] += f", memory {result.extra_bytes / 2**20:.3g} MiB"
     surroundings = surroundings_text(result)

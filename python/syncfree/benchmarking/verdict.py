@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from syncfree.timing.verdicts import duration
+
 LAUNCH_BOUND = 0.8  # the host's share of the plain time
 CONFIRMED = 1.2  # plain time over gated time
 NEAR_PEAK = 0.6
@@ -56,7 +58,7 @@ def judge(
     """
     shares = _shares(memory_share, compute_share)
     if kind == "cpu":
-        return Verdict("cpu", f"{time_text(device_us)} a call on the CPU's clock{shares}")
+        return Verdict("cpu", f"{duration(device_us)} a call on the CPU's clock{shares}")
     if not_gateable.startswith("waits"):
         return Verdict(
             "waits", f"not gateable: {not_gateable}; the time between the events holds the wait"
@@ -68,7 +70,7 @@ def judge(
         return Verdict("memory-bound", f"{memory_share:.0%} of the read bandwidth measured here")
     if compute_share is not None and compute_share >= NEAR_PEAK:
         return Verdict("compute-bound", f"{compute_share:.0%} of the arithmetic rate measured here")
-    return Verdict("gpu-bound", f"{time_text(device_us)} of GPU work a call{shares}")
+    return Verdict("gpu-bound", f"{duration(device_us)} of GPU work a call{shares}")
 
 
 def _launch_bound(device_us: float, host_us: float, plain_us: float | None) -> str:
@@ -77,30 +79,15 @@ def _launch_bound(device_us: float, host_us: float, plain_us: float | None) -> s
         return ""
     if plain_us is None:
         return (
-            f"the host takes {time_text(host_us)} to enqueue the call, and the events are "
-            f"{time_text(device_us)} apart; without a gate that is not confirmed"
+            f"the host takes {duration(host_us)} to enqueue the call, and the events are "
+            f"{duration(device_us)} apart; without a gate that is not confirmed"
         )
     if plain_us <= CONFIRMED * device_us:
         return ""
     return (
-        f"the host takes {time_text(host_us)} to enqueue {time_text(device_us)} of GPU work, so a "
-        f"call takes {time_text(plain_us)}: capture a graph (graph=True) or fuse"
+        f"the host takes {duration(host_us)} to enqueue {duration(device_us)} of GPU work, so a "
+        f"call takes {duration(plain_us)}: capture a graph (graph=True) or fuse"
     )
-
-
-def time_text(us: float) -> str:
-    """Three significant digits with a unit.
-
-    Example:
-        >>> from syncfree.benchmarking.verdict import time_text
-        >>> time_text(1234.5), time_text(7.4)
-        ('1.23 ms', '7.4 us')
-    """
-    # From where three digits would round up to the next unit's 1.
-    for unit, scale, least in (("s", 1e6, 999.5e3), ("ms", 1e3, 999.5)):
-        if us >= least:
-            return f"{us / scale:.3g} {unit}"
-    return f"{us:.3g} us"
 
 
 def _shares(memory: float | None, compute: float | None) -> str:
