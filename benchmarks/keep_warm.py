@@ -26,7 +26,7 @@ from syncfree.benchmarking.devices import backend_of, current, uuid_of
 from syncfree.benchmarking.gap_verdict import GapPoint
 from syncfree.benchmarking.gaps import IdleGap, sweep
 from syncfree.timing.nvml import Monitor
-from syncfree.timing.statistics import median
+from syncfree.timing.statistics import median_of_known
 
 HELPS = 0.8  # of the time without: what saves less is not worth a thread and the power
 HARMS = 1.03  # back to back, where it must not be felt
@@ -245,9 +245,7 @@ def _power(device: torch.device) -> float | None:
     torch.cuda.synchronize()
     with Monitor(uuid_of(device), keep=1000) as monitor:
         time.sleep(POWER_SECONDS)
-        watts = [reading.watts for _, reading in monitor.readings()]
-    known = [each for each in watts if each is not None]
-    return median(known) if known else None
+        return median_of_known(reading.watts for _, reading in monitor.readings())
 
 
 def table(runs: Mapping[str, Run]) -> str:

@@ -23,7 +23,7 @@ from syncfree.benchmarking.gap_verdict import GapPoint, GapVerdict, judge_gaps
 from syncfree.benchmarking.samples import Sample
 from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import Monitor, Reading
-from syncfree.timing.statistics import mad, median
+from syncfree.timing.statistics import mad, median, median_of_known
 from syncfree.timing.verdicts import duration
 
 if TYPE_CHECKING:
@@ -257,8 +257,8 @@ def _point(
         plain_us=median([each.us for each in plain]),
         plain_mad_us=mad([each.us for each in plain]),
         host_us=median([each.host_us for each in plain]),
-        gated_us=median(good) if good else None,
-        megahertz=median(clocks) if clocks else None,
+        gated_us=median_of_known(good),
+        megahertz=median_of_known(clocks),
         device_allocations=median([float(each.device_allocations) for each in plain]),
         n=len(plain),
     )

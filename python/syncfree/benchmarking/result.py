@@ -14,7 +14,7 @@ from syncfree.benchmarking.rules import Mode, interval_of
 from syncfree.benchmarking.verdict import Verdict, judge
 from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import reasons_in_words
-from syncfree.timing.statistics import mad, median, quantile
+from syncfree.timing.statistics import mad, median, median_of_known, quantile
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -260,7 +260,6 @@ def result_of(
     bits = 0
     for reading in readings:
         bits |= reading.reasons
-    stamps = [each.megahertz for each in kept if each.megahertz is not None]
     return Result(
         name=name,
         kind=kind,
@@ -274,15 +273,16 @@ def result_of(
         interval_us=interval_of(times),
         mad_us=mad(times),
         host_us=median([each.host_us for each in kept]),
-        plain_us=median([each.us for each in run.plain]) if run.plain else None,
-        loop_us=_median([each.us for each in run.loops]),
-        loop_host_us=_median([each.host_us for each in run.loops]),
+        plain_us=median_of_known(each.us for each in run.plain),
+        loop_us=median_of_known(each.us for each in run.loops),
+        loop_host_us=median_of_known(each.host_us for each in run.loops),
         no_loop=run.no_loop,
         samples_us=times,
         discards=dict(run.sifted.discards),
-        megahertz=_median(stamps) or _median([each.megahertz for each in readings]),
-        watts=_median([each.watts for each in readings]),
-        celsius=_median([each.celsius for each in readings]),
+        megahertz=median_of_known(each.megahertz for each in kept)
+        or median_of_known(each.megahertz for each in readings),
+        watts=median_of_known(each.watts for each in readings),
+        celsius=median_of_known(each.celsius for each in readings),
         throttle=tuple(reasons_in_words(bits)),
         extra_bytes=run.extra_bytes,
         memory_share=None if memory_share_of_us is None else _ratio(memory_share_of_us, middle),
@@ -296,8 +296,3 @@ def result_of(
 def _ratio(part: float, whole: float) -> float | None:
     """None of a call that did nothing between the events."""
     return part / whole if whole else None
-
-
-def _median(values: list[float | None] | list[float]) -> float | None:
-    known = [each for each in values if each is not None]
-    return median(known) if known else None

@@ -29,6 +29,26 @@ def median(samples: Iterable[float]) -> float:
     return _quantile(_ordered(samples), 0.5)
 
 
+def median_of_known(samples: Iterable[float | None]) -> float | None:
+    """The median of the samples that are not None; None if there is none.
+
+    Args:
+        samples: In any order, none of them NaN.
+
+    Returns:
+        The median, in the samples' unit.
+
+    Raises:
+        ValueError: One is NaN.
+
+    Example:
+        >>> median_of_known([3.0, None, 1.0, 200.0]), median_of_known([None])
+        (3.0, None)
+    """
+    known = [sample for sample in samples if sample is not None]
+    return median(known) if known else None
+
+
 def quantile(samples: Iterable[float], q: float) -> float:
     """The value below which the share ``q`` of the samples lies, linear between two samples.
 

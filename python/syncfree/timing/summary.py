@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from syncfree.errors import MissingExtraError
 from syncfree.timing import verdicts
 from syncfree.timing.samples import History, Kind, Recording, Sample
-from syncfree.timing.statistics import mad, median, quantiles
+from syncfree.timing.statistics import mad, median, median_of_known, quantiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -239,11 +239,6 @@ def _transfers_inside(samples: list[Sample]) -> dict[int, float]:
     return inside
 
 
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
-
-
 def _summarize(history: History, outermost: float, inside: dict[int, float]) -> RegionSummary:
     samples = history.samples
     times = [each.gpu_us for each in samples]
@@ -263,16 +258,16 @@ def _summarize(history: History, outermost: float, inside: dict[int, float]) -> 
         total_us=history.total_us,
         share=history.total_us / outermost if outermost else 0.0,
         transfers_us=median(inside.get(each.sequence, 0.0) for each in samples),
-        host_enqueue_us=_median([each.host_enqueue_us for each in samples]),
-        gpu_gap_us=_median([each.gpu_gap_us for each in samples]),
-        host_gap_us=_median([each.host_gap_us for each in samples]),
-        mhz=_median([each.mhz for each in samples]),
-        gb_per_second=median(rates) if rates else None,
+        host_enqueue_us=median_of_known(each.host_enqueue_us for each in samples),
+        gpu_gap_us=median_of_known(each.gpu_gap_us for each in samples),
+        host_gap_us=median_of_known(each.host_gap_us for each in samples),
+        mhz=median_of_known(each.mhz for each in samples),
+        gb_per_second=median_of_known(rates),
         flags=dict(Counter(name for each in samples for name in each.flags)),
         verdict=verdicts.verdict(samples),
-        nvml_mhz=_median([each.nvml_mhz for each in samples]),
-        watts=_median([each.watts for each in samples]),
-        celsius=_median([each.celsius for each in samples]),
+        nvml_mhz=median_of_known(each.nvml_mhz for each in samples),
+        watts=median_of_known(each.watts for each in samples),
+        celsius=median_of_known(each.celsius for each in samples),
         throttle=_counted_reasons(samples),
     )
 

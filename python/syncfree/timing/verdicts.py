@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from syncfree.timing.samples import Sample
-from syncfree.timing.statistics import median, quantile
+from syncfree.timing.statistics import median, median_of_known, quantile
 
 LAUNCH_BOUND = 0.8
 """A region whose host time is above this share of its GPU time follows the host."""
@@ -104,8 +104,7 @@ def gpu_work_us(samples: Iterable[Sample]) -> float | None:
         >>> gpu_work_us([Sample("a", gpu_us=530.0), Sample("a", gpu_us=90.0, queued=True)])
         90.0
     """
-    behind = [each.gpu_us for each in samples if each.queued]
-    return median(behind) if behind else None
+    return median_of_known(each.gpu_us for each in samples if each.queued)
 
 
 def verdict(samples: Sequence[Sample]) -> str:
