@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +27,7 @@ from accuracy_cases import (
     reversed_dims,
 )
 from accuracy_reference import check, elementwise, multiclass
+from instruction_sets import every_lower_set, passes_with
 from syncfree.functional.classification import (
     binary_accuracy,
     multiclass_accuracy,
@@ -177,18 +175,10 @@ def test_short_rows(classes: int, dtype: torch.dtype, device: str) -> None:
             check(got, multiclass(preds, labels, classes, average, top_k, False, -1), device)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_every_instruction_set(isa: str) -> None:
-    """In a process of its own, since the choice is made once."""
+@every_lower_set
+def test_lower_instruction_sets(isa: str) -> None:
     chosen = (
         "cpu and (many_classes or token_logits or half_score or label_dtypes or around"
         " or (by_definition and (contiguous or classes_last or logits)))"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen]
-    environment = {**os.environ, "SYNCFREE_ISA": isa}
-    files = [__file__, str(Path(__file__).with_name("test_accuracy_elements.py"))]
-    done = subprocess.run(
-        [*command, *files], env=environment, check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " passed" in done.stdout
+    passes_with(isa, chosen, __file__, Path(__file__).with_name("test_accuracy_elements.py"))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from torch import Tensor
 
 from cases import DTYPES, LAYOUTS, Layout, image_pair, range_of
 from drawing import examples
+from instruction_sets import every_lower_set, passes_with
 from ssim_reference import Window
 from syncfree.functional.image import (
     multiscale_structural_similarity_index_measure,
@@ -188,22 +186,12 @@ def test_empty_batch(data_range: float | None, device: str) -> None:
     assert values(x, x, data_range=data_range, reduction="sum") == 0
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_every_instruction_set(isa: str) -> None:
-    """Runs in a process of its own, since the choice is made once."""
-    code = (
-        "import pytest, sys\n"
-        "sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', '-k', 'cpu and "
-        "(contiguous and matches_float64 or float32 and (windows or volumes) or company)',"
-        " *sys.argv[1:]]))"
+@every_lower_set
+def test_lower_instruction_sets(isa: str) -> None:
+    chosen = (
+        "cpu and (contiguous and matches_float64 or float32 and (windows or volumes) or company)"
     )
-    here = Path(__file__)
-    subprocess.run(
-        [sys.executable, "-c", code, str(here.with_name("test_ms_ssim.py")), str(here)],
-        env={**os.environ, "SYNCFREE_ISA": isa},
-        check=True,
-        capture_output=True,
-    )
+    passes_with(isa, chosen, __file__, Path(__file__).with_name("test_ms_ssim.py"))
 
 
 Shape = tuple[int, ...]

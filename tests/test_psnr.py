@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 
@@ -20,6 +17,7 @@ from torch import Tensor
 
 from cases import DTYPES, LAYOUTS, SHAPES, Layout, image_pair, range_of
 from drawing import examples
+from instruction_sets import every_lower_set, passes_with
 from syncfree.functional import peak_signal_noise_ratio
 
 # One rounding to the result's dtype, and the float32 sums below it.
@@ -311,20 +309,9 @@ def test_shifting_and_scaling(batch: int, height: int, width: int, scale: float)
     assert shifted.item() == pytest.approx(base.item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_every_instruction_set(isa: str) -> None:
-    """Runs in a process of its own, since the choice is made once."""
-    code = (
-        "import pytest, sys\n"
-        "sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', '-k',"
-        " 'cpu and (matches_float64 or bits_of_an_image)', sys.argv[1]]))"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code, __file__],
-        env={**os.environ, "SYNCFREE_ISA": isa},
-        check=True,
-        capture_output=True,
-    )
+@every_lower_set
+def test_lower_instruction_sets(isa: str) -> None:
+    passes_with(isa, "cpu and (matches_float64 or bits_of_an_image)", __file__)
 
 
 @pytest.mark.parametrize(

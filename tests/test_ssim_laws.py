@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from cases import CROWD, DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
 from drawing import examples
+from instruction_sets import every_lower_set, passes_with
 from ssim_reference import Window
 from syncfree.functional.image import structural_similarity_index_measure
 
@@ -252,24 +250,15 @@ def test_expanded_target(device: str) -> None:
     assert torch.equal(values(preds, one, Window()), values(preds, one.contiguous(), Window()))
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_every_instruction_set(isa: str) -> None:
-    """Runs in a process of its own, since the choice is made once."""
-    code = (
-        "import pytest, sys\n"
-        "sys.exit(pytest.main(['-q', '-x', '-p', 'no:cacheprovider', '-k',"
-        " 'cpu and not strided and not sliced and not transposed and not uint8 and not bfloat16 and"
-        " (matches_float64 or digits or windows or volumes or company or bad_pixels)',"
-        " *sys.argv[1:]]))"
+@every_lower_set
+def test_lower_instruction_sets(isa: str) -> None:
+    chosen = (
+        "cpu and not strided and not sliced and not transposed and not uint8 and not bfloat16"
+        " and (matches_float64 or digits or windows or volumes or company or bad_pixels)"
     )
     here = Path(__file__)
-    files = [here.with_name("test_ssim.py"), here, here.with_name("test_image_quality.py")]
-    subprocess.run(
-        [sys.executable, "-c", code, *map(str, files)],
-        env={**os.environ, "SYNCFREE_ISA": isa},
-        check=True,
-        capture_output=True,
-    )
+    others = [here.with_name(name) for name in ("test_ssim.py", "test_image_quality.py")]
+    passes_with(isa, chosen, here, *others)
 
 
 @pytest.mark.parametrize(
