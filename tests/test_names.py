@@ -339,6 +339,19 @@ def test_modules_of_the_pages_need_no_import_of_their_own(name: str) -> None:
         assert name in dir(syncfree)
 
 
+@pytest.mark.parametrize("site", [*PACKAGES, *(f".{name}" for name in syncfree._MODULES)])
+def test_annotations_can_be_read(site: str) -> None:
+    module = importlib.import_module(f"syncfree{site}")
+    listed = [getattr(module, name) for name in getattr(module, "__all__", vars(module))]
+    classes = [each for each in listed if inspect.isclass(each)]
+    members = [member for each in classes for member in vars(each).values()]
+    functions = [getattr(each, "fget", each) for each in listed + members]
+    for each in filter(inspect.isfunction, functions):
+        typing.get_type_hints(each)
+    for each in classes:
+        typing.get_type_hints(each)
+
+
 def test_table_of_names_is_that_of_its_version() -> None:
     if IS_TABLED:
         for module, names in table.NAMES.items():

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
+from syncfree._types_of_extras import Table
 from syncfree.benchmarking.arguments import (
     checked_gaps,
     name_of,
@@ -25,9 +26,6 @@ from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import Monitor, Reading
 from syncfree.timing.statistics import mad, median, median_of_known
 from syncfree.timing.verdicts import duration
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 GAPS = (0.0, 0.01, 0.1, 1.0, 5.0)
 REPEATS = 5

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from syncfree._types_of_extras import Table
 from syncfree.benchmarking.backend import L2
 from syncfree.benchmarking.engine import Run
 from syncfree.benchmarking.rules import Mode, interval_of
@@ -15,9 +16,6 @@ from syncfree.benchmarking.verdict import Verdict, judge
 from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import reasons_in_words
 from syncfree.timing.statistics import mad, median, median_of_known, quantile
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)

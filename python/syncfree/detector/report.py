@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from syncfree._types_of_extras import Table
 from syncfree.detector.findings import Event, Finding, Frame, Recorder, Verdict, by_cost, site_of
 from syncfree.errors import DetectorError, MissingExtraError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 VERSION = 1
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from torch import Tensor, nn
+from typing_extensions import Unpack  # torch depends on it
 
 from syncfree.functional.image import multiscale_structural_similarity_index_measure
 from syncfree.functional.image._options import check_betas, normalize_code
-from syncfree.functional.image._preset import check_ms_ssim_preset
+from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
 from syncfree.losses._arguments import (
     DataRange,
     SSIMOptions,
@@ -17,11 +18,6 @@ from syncfree.losses._arguments import (
     require_range,
     window_of,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from syncfree.functional.image._preset import MsSsimPreset
 
 
 class MSSSIMOptions(SSIMOptions, total=False):

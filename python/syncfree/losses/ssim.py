@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack  # torch depends on it
 
 from syncfree.functional._arguments import number
 from syncfree.functional.image import structural_similarity_index_measure
-from syncfree.functional.image._preset import check_ssim_preset
+from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image._wide import (
     wide_similarity,
     wide_similarity_and_error,
@@ -24,11 +25,6 @@ from syncfree.losses._arguments import (
     require_range,
     window_of,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from syncfree.functional.image._preset import Preset
 
 
 class SSIMLossOptions(SSIMOptions, total=False):

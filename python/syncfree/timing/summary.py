@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from syncfree._types_of_extras import Figure, Table
 from syncfree.errors import MissingExtraError
 from syncfree.timing import verdicts
 from syncfree.timing.samples import History, Kind, Recording, Sample
 from syncfree.timing.statistics import mad, median, median_of_known, quantiles
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from rich.table import Table
 
 VERSION = 1
 

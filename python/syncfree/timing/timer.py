@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from syncfree import _runtime
+from syncfree._types_of_extras import Figure, Table
 from syncfree.errors import DeviceError
 from syncfree.timing.companion import Companion
 from syncfree.timing.nvml import gpu_uuid
 from syncfree.timing.place import current_device_address, current_stream_address
 from syncfree.timing.samples import Kind, Recording, Sample, from_runtime
 from syncfree.timing.summary import Summary
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from matplotlib.figure import Figure
-    from rich.table import Table
 
 Target = TypeVar("Target")
 
