@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,103 +57,47 @@ def gradients_of(
     arrived = value, contrast, full, squared_error, absolute_error
     arguments = preds, target, *arrived, *needs, *ctx.options
     gradients = first_derivative(ssim_backward, needs, *arguments)
-    return *gradients, *(None for _ in ctx.options)
+    return *gradients, *[None] * (len(ctx.needs_input_grad) - 2)
 
 
 def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> None:
+    """For `gradients_of`, which needs the images first."""
     ctx.save_for_backward(*tensors)
     ctx.options = options
     ctx.set_materialize_grads(False)
 
 
-class DifferentiableSsim(torch.autograd.Function):
-    """`ssim`, where a gradient is recorded. Only the images are kept, here and below."""
+def _differentiable(
+    name: str, op: Callable[..., Any], *extra: str, states: int = 0
+) -> type[torch.autograd.Function]:
+    """An op where a gradient is recorded: of its value and of its ``extra`` result, if any.
 
-    @staticmethod
-    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim(preds, target, *options)
+    Only the images are kept. The ``states`` that some ops take behind them have no gradient.
+    """
 
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None) -> Any:
-        return gradients_of(ctx, value)
+    def forward(ctx: Any, preds: Tensor, target: Tensor, *rest: Any) -> Any:
+        keep(ctx, (preds, target), rest[states:])
+        return op(preds, target, *rest)
 
+    def backward(ctx: Any, *arrived: Tensor | None) -> Any:
+        return gradients_of(ctx, **dict(zip(("value", *extra), arrived, strict=True)))
 
-class DifferentiableSsimWithMap(torch.autograd.Function):
-    """`ssim_with_map`."""
-
-    @staticmethod
-    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim_with_map(preds, target, *options)
-
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None, full: Tensor | None) -> Any:
-        return gradients_of(ctx, value, full=full)
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), methods)
 
 
-class DifferentiableSsimWithContrast(torch.autograd.Function):
-    """`ssim_with_contrast`."""
-
-    @staticmethod
-    def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim_with_contrast(preds, target, *options)
-
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None, contrast: Tensor | None) -> Any:
-        return gradients_of(ctx, value, contrast=contrast)
-
-
-def _without_states(gradients: Any) -> Any:
-    """For ops that take two states behind the images."""
-    preds, target, *options = gradients
-    return preds, target, None, None, *options
-
-
-class DifferentiableSsimUpdate(torch.autograd.Function):
-    """`ssim_update`: the batch's value has a gradient, the states that it is added to have none."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
-    ) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim_update(preds, target, similarity, total, *options)
-
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None) -> Any:
-        return _without_states(gradients_of(ctx, value))
-
-
-class DifferentiableSsimUpdateWithMap(torch.autograd.Function):
-    """`ssim_update_with_map`, likewise."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
-    ) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim_update_with_map(preds, target, similarity, total, *options)
-
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None, full: Tensor | None) -> Any:
-        return _without_states(gradients_of(ctx, value, full=full))
-
-
-class DifferentiableSsimUpdateWithContrast(torch.autograd.Function):
-    """`ssim_update_with_contrast`, likewise."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any
-    ) -> Any:
-        keep(ctx, (preds, target), options)
-        return ssim_update_with_contrast(preds, target, similarity, total, *options)
-
-    @staticmethod
-    def backward(ctx: Any, value: Tensor | None, contrast: Tensor | None) -> Any:
-        return _without_states(gradients_of(ctx, value, contrast=contrast))
+DifferentiableSsim = _differentiable("DifferentiableSsim", ssim)
+DifferentiableSsimWithMap = _differentiable("DifferentiableSsimWithMap", ssim_with_map, "full")
+DifferentiableSsimWithContrast = _differentiable(
+    "DifferentiableSsimWithContrast", ssim_with_contrast, "contrast"
+)
+DifferentiableSsimUpdate = _differentiable("DifferentiableSsimUpdate", ssim_update, states=2)
+DifferentiableSsimUpdateWithMap = _differentiable(
+    "DifferentiableSsimUpdateWithMap", ssim_update_with_map, "full", states=2
+)
+DifferentiableSsimUpdateWithContrast = _differentiable(
+    "DifferentiableSsimUpdateWithContrast", ssim_update_with_contrast, "contrast", states=2
+)
 
 
 class DifferentiableImageQuality(torch.autograd.Function):
