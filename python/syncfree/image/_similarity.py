@@ -10,12 +10,11 @@ from torch import Tensor
 from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._metric import SyncFreeMetric
-from syncfree.functional._arguments import number, require_tensors
+from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._images import require_images
 from syncfree.functional.image._options import check_ssim_options
-from syncfree.functional.image._preset import Window, ssim_preset
-from syncfree.functional.image._range import parse_data_range
-from syncfree.functional.image.ssim import Reduction, window_arguments
+from syncfree.functional.image._preset import Window
+from syncfree.functional.image.ssim import Reduction, ssim_arguments
 
 
 class SimilarityMetric(SyncFreeMetric):
@@ -52,19 +51,12 @@ class SimilarityMetric(SyncFreeMetric):
         """Raises at construction what otherwise the first batch would."""
         check_ssim_options(self.data_range, self.sigma, self.kernel_size, self.k1, self.k2)
 
-    def _options(self, preds: Tensor, target: Tensor) -> tuple[Any, ...]:
-        """What the ops take of window, range and constants."""
+    def _options(self, preds: Tensor, target: Tensor, reduction: Reduction) -> tuple[Any, ...]:
+        """What SSIM's ops take beside images and states."""
         require_images(preds, target)
-        window: tuple[Any, Any, Any] = self.gaussian_kernel, self.sigma, self.kernel_size
-        data_range, k2 = self.data_range, self.k2
-        if not self._follows_torchmetrics():
-            given = Window(*window), data_range, k2
-            window, data_range, k2 = ssim_preset(self.preset, preds, target, *given)
-        value_range = (
-            (None, None) if data_range is None else parse_data_range(data_range, preds, target)
-        )
-        entries = window_arguments(preds, target, *window)
-        return *entries, *value_range, number("k1", self.k1), number("k2", k2)
+        window = self.gaussian_kernel, self.sigma, self.kernel_size
+        constants: tuple[Any, ...] = self.k1, self.k2, self.preset
+        return ssim_arguments(preds, target, self.data_range, *window, reduction, *constants)
 
     def _keeps_values(self) -> bool:
         """Whether there is no reduction, so that each image's value is kept."""

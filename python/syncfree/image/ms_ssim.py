@@ -148,7 +148,7 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         if not self._follows_torchmetrics():
             return self._add_by_preset(preds, target)
         keeps_values = self._keeps_values()
-        options = self._options(preds, target)
+        *options, code, _ = self._options(preds, target, self.reduction)  # the last is of presets
         require_scales(preds, target, len(self.betas), options[2])
         value: Tensor = multiscale_ssim_update(
             preds,
@@ -158,7 +158,7 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             *options,
             self.betas,
             normalize_code(self.normalize),
-            reduction_code(self.reduction),
+            code,
         )
         if keeps_values:
             self.similarity.append(value)

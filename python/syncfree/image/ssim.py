@@ -12,7 +12,6 @@ from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
-from syncfree._ops.registry import reduction_code
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
@@ -180,7 +179,6 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         if self.return_full_image:
             extra = "map"
         forms = (_UPDATE if states else _VALUES)[extra]
-        code = reduction_code(self.reduction if states else None)
-        options = *self._options(preds, target), code, not self._follows_torchmetrics()
+        options = self._options(preds, target, self.reduction if states else None)
         result = with_gradient(*forms, preds, target, *states, *options)
         return result if extra else (result, None)
