@@ -78,7 +78,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Read the command line and run in a temporary folder, or in one to keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="write the pictures here")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="write the images here")
     parser.add_argument("--quality", type=int, nargs="+", default=[90, 50, 10])
     parser.add_argument("--photographs", type=int, default=len(PHOTOGRAPHS), help="how many")
     parser.add_argument("--epochs", type=int, default=5)

@@ -140,7 +140,7 @@ def main() -> None:
     """Run with each number of devices and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=256 if torch.cuda.is_available() else 64)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the pictures' sides")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the images' sides")
     parser.add_argument("--counts", default="1,2")
     parser.add_argument("--devices", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--schedule", default="dynamic", help="dynamic, equal or cost")

@@ -76,7 +76,7 @@ def main() -> None:
     net = make_net().to(device)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
 
-    print(f"training on {device}: {len(labels)} pictures, testing on {len(test_labels)}")
+    print(f"training on {device}: {len(labels)} images, testing on {len(test_labels)}")
     for epoch in range(1, arguments.epochs + 1):
         steps = train_epoch(net, optimizer, images, labels)
         net.eval()

@@ -140,8 +140,8 @@ def test_h_is_help(command, usage):
         (["--batch", "0"], "batch is at least 1"),
         (["--workers", "0"], "workers is at least 1"),
         (["--crop-border", "-1"], "crop-border is at least 0"),
-        (["--background", "nocolor"], "opaque colour"),
-        (["--background", "#ffffff80"], "opaque colour"),
+        (["--background", "nocolor"], "opaque color"),
+        (["--background", "#ffffff80"], "opaque color"),
         (["--csv", "missing/table.csv"], "missing does not exist"),
         (["--json", "."], "cannot write .: it is a folder"),
         (["--nonsense"], "nonsense"),
@@ -207,7 +207,7 @@ def test_a_folder_without_pictures_is_named(folders, tmp_path, capsys):
     for pair in ((folders[0], empty), (empty, folders[0])):
         assert main(["compare", *map(str, pair)]) == 2
         shown = capsys.readouterr().err
-        assert f"{empty} has no pictures" in shown
+        assert f"{empty} has no images" in shown
         assert ".txt (1)" in shown
         assert "unpaired" not in shown
 
@@ -218,7 +218,7 @@ def test_files_that_are_no_pictures_are_named_once(folders, capsys):
             (folder / name).write_bytes(content)
     assert main(["compare", *map(str, folders)]) == 1
     lines = capsys.readouterr().err.splitlines()
-    for name, reason in (("empty.png", "empty file"), ("text.png", "not a picture")):
+    for name, reason in (("empty.png", "empty file"), ("text.png", "not an image")):
         found = [line for line in lines if name in line]
         assert len(found) == 2
         assert all(line.count(name) == 1 and reason in line for line in found)
@@ -278,9 +278,9 @@ def test_results_do_not_replace_pictures_or_each_other(folders, capsys):
     before = picture.read_bytes()
     for option in (["--csv"], ["--json"], ["--profile", "--plot"]):
         assert main(["compare", str(ref), str(test), *option, str(picture)]) == 2
-        assert "is one of the pictures to be compared" in capsys.readouterr().err
+        assert "is one of the images to be compared" in capsys.readouterr().err
         assert main(["compare", str(picture), str(picture), *option, str(picture)]) == 2
-        assert "is one of the pictures to be compared" in capsys.readouterr().err
+        assert "is one of the images to be compared" in capsys.readouterr().err
     assert picture.read_bytes() == before
     same = ["--csv", str(ref / "x.txt"), "--json", str(ref / "." / "x.txt")]
     assert main(["compare", str(ref), str(test), *same]) == 2

@@ -116,7 +116,7 @@ def test_names_can_neither_break_lines_nor_command_the_terminal(folders, capsys)
     assert main(["compare", *map(str, folders), "--metrics", "mae", "--all"]) == 1
     shown = capsys.readouterr()
     assert "\na\\nb\\x1b[31m.png  " in shown.out
-    assert "al\\tone.png: no picture" in shown.err
+    assert "al\\tone.png: no image" in shown.err
     assert ".e\\x1bt (1)" in shown.err
     assert "\x1b" not in shown.out + shown.err
 

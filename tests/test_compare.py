@@ -272,7 +272,7 @@ def test_json_and_csv_schema(folders):
     assert report["problems"][0] == {
         "kind": "unpaired",
         "files": [str(folders.ref / "lonely.png")],
-        "reason": "no picture of this name in the test folder",
+        "reason": "no image of this name in the test folder",
     }
     summary = report["summary"]
     assert summary["images"] == 1

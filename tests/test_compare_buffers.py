@@ -16,7 +16,7 @@ from syncfree.cli.compare.pipeline import compare_pairs
 
 @pytest.fixture
 def folders(tmp_path):
-    """Nine pairs, of 8 bits in colour."""
+    """Nine pairs, of 8 bits in color."""
     found = Folders(tmp_path)
     for seed in range(9):
         found.add(f"{seed}.png", picture(seed), distorted(picture(seed)))

@@ -61,11 +61,11 @@ def test_names_that_only_look_alike_are_explained(folders):
     assert len(reasons) == 4
     here = reasons[str(folders.ref / "gre\u00e9/a.png")]
     assert here == (
-        "no picture of this name in the test folder, but one in another normal form of Unicode, as "
+        "no image of this name in the test folder, but one in another normal form of Unicode, as "
         r"NFD in place of NFC: 'gree\u0301/a', while this is 'gre\xe9/a'; rename one of them"
     )
     there = reasons[str(folders.test / "gree\u0301/a.jpg")]
-    assert there.startswith("no picture of this name in the reference folder, but one in another")
+    assert there.startswith("no image of this name in the reference folder, but one in another")
     assert r"'gre\xe9/a', while this is 'gree\u0301/a'" in there
     for lone in (folders.ref / "b.png", folders.test / "\u00e9.png"):
         assert "Unicode" not in reasons[str(lone)]

@@ -21,7 +21,7 @@ from syncfree.detector.tier0 import Tier0
 
 @pytest.fixture
 def folders(tmp_path):
-    """Nine pairs, of 8 bits in colour."""
+    """Nine pairs, of 8 bits in color."""
     found = Folders(tmp_path)
     for seed in range(9):
         found.add(f"{seed}.png", picture(seed), distorted(picture(seed)))
@@ -190,7 +190,7 @@ def test_maps_are_a_stage(folders):
     [
         (["--profile", "--gpus", "cpu:2"], "--profile is of one process"),
         (["--plot", "plot.png"], "add --profile or --gpus"),
-        (["--profile", "--plot", "plot.docx"], "no format of pictures is called 'docx'"),
+        (["--profile", "--plot", "plot.docx"], "no image format is called 'docx'"),
         (["--streams", "0"], "streams is at least 1"),
         (["--dtype", "float64"], "float32, float16, bfloat16, uint8"),
     ],

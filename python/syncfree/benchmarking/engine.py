@@ -167,7 +167,7 @@ def _measure(
     names = list(runs)
     look_at, turn = 1, 0
     while True:
-        # Nobody always comes behind the same neighbour.
+        # Nobody always comes behind the same neighbor.
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             each = runs[name]

@@ -69,10 +69,10 @@ def _info(context: typer.Context) -> None:
 @app.command("compare")
 def _compare(
     reference: Annotated[
-        Path, typer.Argument(metavar="REF", help="Folder of reference pictures, or one file.")
+        Path, typer.Argument(metavar="REF", help="Folder of reference images, or one file.")
     ],
     test: Annotated[
-        Path, typer.Argument(metavar="TEST", help="Folder of pictures to judge, or one file.")
+        Path, typer.Argument(metavar="TEST", help="Folder of images to judge, or one file.")
     ],
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per image as CSV.")
@@ -91,11 +91,11 @@ def _compare(
     batch: Annotated[int, typer.Option(help="Most images of one size measured together.")] = 16,
     crop_border: Annotated[int, typer.Option(help="Pixels cut off each side.")] = 0,
     y_channel: Annotated[
-        bool, typer.Option("--y-channel", help="Compare the BT.601 luma of colour pictures.")
+        bool, typer.Option("--y-channel", help="Compare the BT.601 luma of color images.")
     ] = False,
     background: Annotated[
         str | None,
-        typer.Option(metavar="COLOR", help="Colour behind transparent pixels, as in white."),
+        typer.Option(metavar="COLOR", help="Color behind transparent pixels, as in white."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Decoding threads; default: one per CPU core.")
@@ -140,7 +140,7 @@ def _compare(
         ),
     ] = None,
 ) -> None:
-    """Compare the pictures of two folders, or two files: PSNR, SSIM and mean absolute error.
+    """Compare the images of two folders, or two files: PSNR, SSIM and mean absolute error.
 
     With --gpus, or under torchrun, several processes share the work.
 

@@ -26,6 +26,6 @@ def unknown_format(path: Path, what: str) -> str:
     if not wanted or wanted in known:  # without one, matplotlib adds its own
         return ""
     return (
-        f"cannot write {path}: no format of pictures is called {wanted!r}; "
+        f"cannot write {path}: no image format is called {wanted!r}; "
         f"known are {', '.join(sorted(known))}"
     )

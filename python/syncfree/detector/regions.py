@@ -143,7 +143,7 @@ class Region:
         self._began = time.perf_counter()
 
     def close(self) -> None:
-        """Ends to listen, without a judgement."""
+        """Ends to listen, without a judgment."""
         self.report.seconds = time.perf_counter() - self._began
         self.report.idle = self._is_idle()
         self._is_open = False

@@ -57,7 +57,7 @@ NONZERO = (
     "with a known bound, `torch.nonzero_static(x, size=n)`."
 )
 UNIQUE = (
-    "The number of results decides a shape. Sort and compare neighbours on the device, count into "
+    "The number of results decides a shape. Sort and compare neighbors on the device, count into "
     "a tensor of fixed size (`zeros.scatter_add_(0, x, ones)`), or do it once outside of the loop."
 )
 BINCOUNT = (

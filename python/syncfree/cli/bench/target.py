@@ -62,7 +62,7 @@ def _script(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Its neighbours can be imported, as if Python ran it; dataclasses look their module up.
+    # Its neighbors can be imported, as if Python ran it; dataclasses look their module up.
     sys.path.insert(0, str(file.absolute().parent))
     sys.modules.setdefault(file.stem, module)
     spec.loader.exec_module(module)

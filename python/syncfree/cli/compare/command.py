@@ -222,7 +222,7 @@ def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOp
 def _pairs(request: CompareRequest) -> Pairing:
     pairing = find_pairs(request.reference, request.test)
     if not pairing.pairs:
-        message = f"no picture in {request.reference} has a partner in {request.test}"
+        message = f"no image in {request.reference} has a partner in {request.test}"
         raise NothingPairedError(message, pairing)
     return pairing
 
@@ -242,7 +242,7 @@ def _check_outputs(request: CompareRequest) -> None:
         _refuse(why_no_file(file))
         if _is_compared(place, request):
             raise UsageError(
-                f"cannot write {file}: it is one of the pictures to be compared, or would be"
+                f"cannot write {file}: it is one of the images to be compared, or would be"
             )
     if request.plot is not None:
         from syncfree.cli.compare.plots import check_plot

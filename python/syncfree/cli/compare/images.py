@@ -1,4 +1,4 @@
-"""Reads a pair of pictures as tensors of equal shape: orientation, colour, depth, alpha, crop."""
+"""Reads a pair of pictures as tensors of equal shape: orientation, color, depth, alpha, crop."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def load_pair(pair: Pair, options: CompareOptions, buffers: BufferPool) -> Pictu
         raise refused("size-mismatch", files, f"sizes differ: {sizes} (width x height)")
     deep = [image.mode.startswith("I;16") for image in (reference, test)]
     if deep[0] != deep[1]:
-        raise refused("unsupported", files, "one picture has 16 bits per sample, one has 8")
+        raise refused("unsupported", files, "one image has 16 bits per sample, one has 8")
     if reference.mode != test.mode and not deep[0]:
-        # Copying gray into three channels is exact; turning colour into gray would not be.
+        # Copying gray into three channels is exact; turning color into gray would not be.
         reference, test = reference.convert("RGB"), test.convert("RGB")
     reference, test = (_crop(image, options, files) for image in (reference, test))
 
@@ -131,7 +131,7 @@ def _read(path: Path, background: str | None) -> Image.Image:
             mode = _PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
     except UnidentifiedImageError as error:
-        reason = "not a picture of a known format, or of samples that Pillow has no type for"
+        reason = "not an image of a known format, or of samples that Pillow has no type for"
         raise refused("unreadable", (path,), reason) from error
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -147,7 +147,7 @@ def _refuse_lossy(image: Image.Image, path: Path) -> None:
     if frames > 1:
         reason = f"holds {frames} frames or pages; save the one to compare"
     elif mode == "CMYK":
-        reason = "CMYK has no defined RGB samples; convert it to RGB with its colour profile"
+        reason = "CMYK has no defined RGB samples; convert it to RGB with its color profile"
     elif mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
         if bits not in (16, None):
             reason = f"gray with {bits} bits per sample; store it with 8 or 16"
@@ -156,7 +156,7 @@ def _refuse_lossy(image: Image.Image, path: Path) -> None:
         elif image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # type: ignore[attr-defined]
             reason = "16-bit gray in which 0 is white; store it with 0 as black"
     elif bits is not None and bits > 8 and mode not in ("I", "F"):
-        reason = f"colour with {bits} bits per sample, of which Pillow keeps only 8"
+        reason = f"color with {bits} bits per sample, of which Pillow keeps only 8"
     elif image.format == "TIFF" and _SIGNED in image.tag_v2.get(_SAMPLE_FORMAT, ()):  # type: ignore[attr-defined]
         reason = "signed samples have no known data range"
     elif mode not in _PLAIN and mode not in ("LA", "PA", "RGBA"):
@@ -192,7 +192,7 @@ def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Ima
     if least == 255:
         return image.convert("L" if image.mode in ("L", "LA") else "RGB")
     if background is None:
-        reason = "has transparent pixels; name the colour behind them with --background"
+        reason = "has transparent pixels; name the color behind them with --background"
         raise refused("unsupported", (path,), reason)
     return Image.alpha_composite(Image.new("RGBA", color.size, background), color).convert("RGB")
 

@@ -16,7 +16,7 @@ COLORMAP = "magma"
 
 @lru_cache(maxsize=1)
 def palette() -> bytes:
-    """The 256 RGB colours of the heat map, from SSIM 0 and below (first) to 1 (last).
+    """The 256 RGB colors of the heat map, from SSIM 0 and below (first) to 1 (last).
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -37,7 +37,7 @@ def map_file(folder: Path, name: str) -> Path:
 def write_map(ssim: npt.NDArray[np.uint8], path: Path) -> None:
     """Write an H x W map, where 0 stands for SSIM of 0 and below and 255 for 1, as a palette PNG.
 
-    The PNG's pixel values are the map itself, its palette the colours.
+    The PNG's pixel values are the map itself, its palette the colors.
 
     Raises:
         OSError: the file cannot be written.

@@ -44,7 +44,7 @@ def measure(
     Args:
         reference: B x H x W x C samples on the device that shall measure.
         test: as `reference`.
-        layout: colour and data range of the pictures.
+        layout: color and data range of the pictures.
         options: the metrics asked for, and whether maps are.
 
     Returns:

@@ -36,8 +36,8 @@ class CompareOptions:
         device: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.
         batch: most pictures of one size measured together; changes the speed, never a result.
         crop_border: pixels cut off each side before comparing.
-        y_channel: compare the BT.601 luma of colour pictures instead of their RGB samples.
-        background: colour put behind transparent pixels, in any notation that Pillow's `ImageColor`
+        y_channel: compare the BT.601 luma of color pictures instead of their RGB samples.
+        background: color put behind transparent pixels, in any notation that Pillow's `ImageColor`
             knows; `None` refuses pictures with transparent pixels.
         workers: threads that decode.
         maps: folder for SSIM heat maps, or `None` for none.
@@ -46,7 +46,7 @@ class CompareOptions:
         streams: CUDA streams that batches go to in turn; one leaves no copy beside a measurement.
 
     Raises:
-        UsageError: an unknown metric, colour or dtype, or a number out of range.
+        UsageError: an unknown metric, color or dtype, or a number out of range.
 
     Example:
         >>> from syncfree.cli.compare.options import CompareOptions
@@ -80,7 +80,7 @@ class CompareOptions:
             raise UsageError(f"dtype is one of {', '.join(DTYPES)}; got {self.dtype!r}")
         if self.background is not None and not _is_opaque_color(self.background):
             raise UsageError(
-                f"background is an opaque colour such as white or #808080, got {self.background!r}"
+                f"background is an opaque color such as white or #808080, got {self.background!r}"
             )
 
 

@@ -75,7 +75,7 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
     for folder, found in ((reference, references), (test, tests)):
         if not found:
             kinds = " ".join(sorted(EXTENSIONS))
-            raise NothingPairedError(f"{folder} has no pictures ({kinds})", pairing)
+            raise NothingPairedError(f"{folder} has no images ({kinds})", pairing)
     partners = {name: name for name in references.keys() & tests.keys()}
     _pair_by_stem(references, tests, partners, pairing)
     pairing.pairs = [
@@ -123,7 +123,7 @@ def _alone(path: Path, other: str) -> Problem:
         return Problem("unreadable", (str(path),), "a link to nothing")
     except OSError as error:
         return Problem("unreadable", (str(path),), error.strerror or str(error))
-    return Problem("unpaired", (str(path),), f"no picture of this name in {other}")
+    return Problem("unpaired", (str(path),), f"no image of this name in {other}")
 
 
 def _by_normal_form(stems: Iterable[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ _SHARED = (
 _ADVICE = {
     DECODE: "more --workers where cores are idle, or a format that decodes faster",
     ENQUEUE: "a larger --batch, so that the host has fewer calls to make",
-    UPLOAD: "fewer bytes (--dtype uint8 for 8-bit pictures, --crop-border)",
+    UPLOAD: "fewer bytes (--dtype uint8 for 8-bit images, --crop-border)",
     COMPUTE: "fewer --metrics, a GPU, or --gpus",
     READ_BACK: "leave --maps out",
     MAPS: "more --workers, or leave --maps out",

@@ -1,6 +1,6 @@
 """Draws a profile: when each stage was at work, and the stages one after the other against the run.
 
-Both have the same colours.
+Both have the same colors.
 """
 
 from __future__ import annotations

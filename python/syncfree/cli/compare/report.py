@@ -157,7 +157,7 @@ def describe(rows: Sequence[ImageRow], metric: str) -> Statistics:
     note: str | None = None
     if metric == "mae" and len(ranges) > 1:
         listed = ", ".join(f"{value:g}" for value in ranges)
-        note = f"not summed up: the pictures have different data ranges ({listed})"
+        note = f"not summed up: the images have different data ranges ({listed})"
         return Statistics(None, None, None, None, 0, 0, note)
     if infinite:
         note = f"without {infinite} identical (infinite)"
