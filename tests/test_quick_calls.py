@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from syncfree import _libraries
+from syncfree._installation import find_file
 from syncfree._ops import accuracy, psnr, quick_calls, safe_divide, ssim
 from test_ops import NAMES, TABLE, WITHOUT_TENSORS, accuracy_arguments
 
@@ -51,7 +51,7 @@ def batch() -> tuple[Any, ...]:
 
 def test_the_module_is_there() -> None:
     """Without it all tests here would compare torch with itself."""
-    assert _libraries.find_file(quick_calls.module_file()) is not None
+    assert find_file(f"lib/{quick_calls.module_file()}") is not None
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in WITHOUT_TENSORS])

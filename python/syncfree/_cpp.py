@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from syncfree._installation import find_file
 from syncfree.errors import LibraryError
 
 
@@ -43,13 +44,11 @@ def lib_dir() -> Path:
 
 
 def _find(name: str) -> Path:
-    """An installed file; an editable installation keeps it apart from the sources."""
+    path = find_file(name)
+    if path is not None:
+        return path
     import syncfree
 
-    for place in syncfree.__path__:
-        path = Path(place) / name
-        if path.is_file():
-            return path
     raise LibraryError(
         f"{name} is missing from the installed package {list(syncfree.__path__)}: this is a source "
         "tree, or the installation is incomplete. Install it again: "

@@ -96,13 +96,14 @@ def _libraries() -> dict[str, str]:
     import torch
 
     from syncfree import _libraries as libraries
+    from syncfree._installation import find_file
     from syncfree._ops.quick_calls import module_file
     from syncfree.detector.operators import library_name
 
     libraries.load()
     names = ("syncfree_ops_cpu", "syncfree_ops_cuda", library_name(torch.__version__))
     files = {name: libraries.find(name) for name in names}
-    files[module_file().partition(".cpython")[0]] = libraries.find_file(module_file())
+    files[module_file().partition(".cpython")[0]] = find_file(f"lib/{module_file()}")
     return {name: "not built" if path is None else str(path) for name, path in files.items()}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from syncfree._installation import find_file
 from syncfree.errors import LibraryError
 
 MINIMUM_TORCH = (2, 11)
@@ -14,22 +15,7 @@ MINIMUM_TORCH = (2, 11)
 
 def find(name: str) -> Path | None:
     """Where the library ``name`` of this installation is, or None."""
-    return find_file(f"lib{name}.so")
-
-
-def find_file(name: str) -> Path | None:
-    """Where a compiled file of this installation is, or None.
-
-    An editable installation keeps compiled files apart from the sources, so every place of the
-    package is asked.
-    """
-    import syncfree
-
-    for place in syncfree.__path__:
-        path = Path(place) / "lib" / name
-        if path.is_file():
-            return path
-    return None
+    return find_file(f"lib/lib{name}.so")
 
 
 def minor_version(torch_version: str) -> str:

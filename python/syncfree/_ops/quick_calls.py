@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from syncfree import _libraries
+from syncfree._installation import find_file
 
 
 def module_file() -> str:
@@ -41,7 +42,7 @@ def quicken(overload: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _module() -> ModuleType | None:
-    path = _libraries.find_file(module_file())
+    path = find_file(f"lib/{module_file()}")
     return None if path is None else _load(path)
 
 
