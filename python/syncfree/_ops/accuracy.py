@@ -22,11 +22,11 @@ from syncfree._ops.registry import bind
 # csrc/accuracy/accuracy.h
 AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none": 3, None: 3}
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
+MOST_TOP_K = 32
 
 # csrc/ops/accuracy_arguments.h; `_errors` gives what stands above.
 _SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
-_MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
 
 
 def pack_options(
@@ -215,9 +215,9 @@ def _fake_multiclass_top_k(
     options: int,
     ignore_index: int,
 ) -> Tensor:
-    if not 1 <= len(top_k) <= _MOST_TOP_K:
+    if not 1 <= len(top_k) <= MOST_TOP_K:
         raise ValueError(
-            f"Expected argument `top_k` to hold 1 to {_MOST_TOP_K} integers, but got {len(top_k)}."
+            f"Expected argument `top_k` to hold 1 to {MOST_TOP_K} integers, but got {len(top_k)}."
         )
     for k in top_k:
         if k < 1:

@@ -18,12 +18,17 @@ NORMALIZE: dict[str | None, int] = {None: 0, "relu": 1, "simple": 2}
 MAX_SCALES = 32
 
 
-def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
-    """Height and width by TorchMetrics' rules."""
+def check_count_of_scales(scales: int) -> None:
+    """As many as the kernels take."""
     if not 1 <= scales <= MAX_SCALES:
         raise ValueError(
             f"Expected argument `betas` to hold 1 to {MAX_SCALES} numbers, but got {scales}."
         )
+
+
+def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
+    """Height and width by TorchMetrics' rules."""
+    check_count_of_scales(scales)
     given = f"For a given number of `betas` parameters {scales}"
     for size in images.shape[-2:]:
         torch._check_value(

@@ -12,10 +12,12 @@ from syncfree.functional.classification._accuracy_arguments import (
     multiclass_arguments,
     multilabel_arguments,
 )
-from syncfree.functional.classification._arguments import parse_task, require_int
-
-_Average = Literal["micro", "macro", "weighted", "none"] | None
-_MultidimAverage = Literal["global", "samplewise"]
+from syncfree.functional.classification._arguments import (
+    Average,
+    MultidimAverage,
+    parse_task,
+    require_int,
+)
 
 
 class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
@@ -55,7 +57,7 @@ class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
     def __init__(
         self,
         threshold: float = 0.5,
-        multidim_average: _MultidimAverage = "global",
+        multidim_average: MultidimAverage = "global",
         ignore_index: int | None = None,
         validate_args: bool = True,
         **kwargs: Any,
@@ -110,8 +112,8 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
         self,
         num_classes: int | None = None,
         top_k: int = 1,
-        average: _Average = "macro",
-        multidim_average: _MultidimAverage = "global",
+        average: Average = "macro",
+        multidim_average: MultidimAverage = "global",
         ignore_index: int | None = None,
         validate_args: bool = True,
         **kwargs: Any,
@@ -165,8 +167,8 @@ class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
         self,
         num_labels: int,
         threshold: float = 0.5,
-        average: _Average = "macro",
-        multidim_average: _MultidimAverage = "global",
+        average: Average = "macro",
+        multidim_average: MultidimAverage = "global",
         ignore_index: int | None = None,
         validate_args: bool = True,
         **kwargs: Any,
@@ -217,8 +219,8 @@ class Accuracy(tm.Accuracy):
         threshold: float = 0.5,
         num_classes: int | None = None,
         num_labels: int | None = None,
-        average: _Average = "micro",
-        multidim_average: _MultidimAverage = "global",
+        average: Average = "micro",
+        multidim_average: MultidimAverage = "global",
         top_k: int | None = 1,
         ignore_index: int | None = None,
         validate_args: bool = True,

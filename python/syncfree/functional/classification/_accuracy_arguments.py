@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops import accuracy as ops
 from syncfree.functional.classification._arguments import (
+    Average,
+    MultidimAverage,
     check_average,
     check_count,
     check_ignore_index,
@@ -20,9 +22,6 @@ from syncfree.functional.classification._arguments import (
     check_threshold,
     check_top_k,
 )
-
-_Average = Literal["micro", "macro", "weighted", "none"] | None
-_MultidimAverage = Literal["global", "samplewise"]
 
 
 def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
@@ -43,7 +42,7 @@ def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any,
 @_remember
 def binary_arguments(
     threshold: float,
-    multidim_average: _MultidimAverage,
+    multidim_average: MultidimAverage,
     ignore_index: int | None,
     validate_args: bool,
 ) -> tuple[Any, ...]:
@@ -58,9 +57,9 @@ def binary_arguments(
 @_remember
 def multiclass_arguments(
     num_classes: int | None,
-    average: _Average,
+    average: Average,
     top_k: int,
-    multidim_average: _MultidimAverage,
+    multidim_average: MultidimAverage,
     ignore_index: int | None,
     validate_args: bool,
 ) -> tuple[Any, ...]:
@@ -84,8 +83,8 @@ def multiclass_arguments(
 def multilabel_arguments(
     num_labels: int,
     threshold: float,
-    average: _Average,
-    multidim_average: _MultidimAverage,
+    average: Average,
+    multidim_average: MultidimAverage,
     ignore_index: int | None,
     validate_args: bool,
 ) -> tuple[Any, ...]:

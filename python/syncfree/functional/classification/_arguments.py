@@ -5,17 +5,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Literal, get_args
 
 from torch import Tensor
 
+from syncfree._ops.accuracy import AVERAGES, MOST_TOP_K, TASKS
+
+Average = Literal["micro", "macro", "weighted", "none"] | None
+MultidimAverage = Literal["global", "samplewise"]
+
 # csrc/ops/accuracy_arguments.cpp
 MOST_CLASSES = 2**31 - 1
-# csrc/accuracy/accuracy.h
-MOST_TOP_K = 32
 
-AVERAGES = ("micro", "macro", "weighted", "none", None)
-MULTIDIM_AVERAGES = ("global", "samplewise")
-TASKS = ("binary", "multiclass", "multilabel")
+MULTIDIM_AVERAGES: tuple[str, ...] = get_args(MultidimAverage)
 
 
 def check_average(average: object) -> None:
@@ -23,7 +25,7 @@ def check_average(average: object) -> None:
     # Arrays compare element by element.
     if not (average is None or isinstance(average, str)) or average not in AVERAGES:
         raise ValueError(
-            f"Expected argument `average` to be one of {AVERAGES}, but got {average!r}."
+            f"Expected argument `average` to be one of {tuple(AVERAGES)}, but got {average!r}."
         )
 
 

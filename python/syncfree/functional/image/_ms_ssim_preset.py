@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from syncfree._ops.ms_ssim import MAX_SCALES
+from syncfree._ops.ms_ssim import check_count_of_scales
 from syncfree._ops.registry import REDUCTIONS
 from syncfree._ops.ssim import check_images, ssim, ssim_with_contrast
 from syncfree._ops.ssim_backward import DifferentiableSsim, DifferentiableSsimWithContrast
@@ -104,10 +104,7 @@ def _check_images(preds: Tensor, target: Tensor) -> None:
 
 def _check_sizes(preset: str, images: Tensor, scales: int) -> None:
     """What the libraries ask for, of each axis."""
-    if not 1 <= scales <= MAX_SCALES:
-        raise ValueError(
-            f"Expected argument `betas` to hold 1 to {MAX_SCALES} numbers, but got {scales}."
-        )
+    check_count_of_scales(scales)
     halvings = 2 ** (scales - 1)
     least = _TAPS * halvings if preset == "wang" else (_TAPS - 1) * halvings + 1
     if any(size < least for size in images.shape[2:]):
