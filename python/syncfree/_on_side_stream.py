@@ -101,7 +101,7 @@ def _state_names(metric: Any) -> frozenset[str]:
     return frozenset((*metric._defaults, *metric.__dict__.get("_hidden_defaults", ())))
 
 
-def _side_class(cls: type, states: frozenset[str]) -> type:
+def _side_class(cls: Any, states: frozenset[str]) -> type:
     """A subclass of the metric's class, of the same name, that knows of the side stream.
 
     Not a wrapper object: what asks for the class, the states, or the attributes of the metric finds
@@ -112,8 +112,8 @@ def _side_class(cls: type, states: frozenset[str]) -> type:
     is_metric = issubclass(cls, Metric)
     body: dict[str, Any] = {name: _State(name) for name in states}
     body["forward"] = _forward(cls)
-    body["reset"] = _reset(cls)
-    body["_apply"] = _apply(cls)
+    body["reset"] = _behind_updates(cls.reset)
+    body["_apply"] = _behind_updates(cls._apply)  # of `.to`: buffers and weights are read too
     if is_metric:
         body["_wrap_update"] = _wrapping("_wrap_update", cls, _updating)
         body["_wrap_compute"] = _wrapping("_wrap_compute", cls, _reading)
@@ -133,7 +133,7 @@ def _side_class(cls: type, states: frozenset[str]) -> type:
     body["__module__"] = cls.__module__
     body["__qualname__"] = cls.__qualname__
     body["__doc__"] = cls.__doc__
-    found = type(cls)(cls.__name__, (cls,), body)
+    found: type = type(cls)(cls.__name__, (cls,), body)
     _classes[cls, states] = found
     return found
 
@@ -181,6 +181,8 @@ class _State:
 def _let_read(metric: Any) -> None:
     """Lets the current stream read a metric's states, also past their names."""
     side = metric.__dict__[_PLACE]
+    if side.is_inside:
+        return
     side.join()
     for each in metric.modules():
         for name in _state_names(each) if isinstance(each, Metric) else ():
@@ -212,8 +214,7 @@ def _updating(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
 def _reading(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(inner)
     def compute(*args: Any, **kwargs: Any) -> Any:
-        if not metric.__dict__[_PLACE].is_inside:
-            _let_read(metric)
+        _let_read(metric)
         return inner(*args, **kwargs)
 
     return _seen_through(compute, inner)
@@ -256,28 +257,15 @@ def _forward(cls: Any) -> Callable[..., Any]:
     return forward
 
 
-def _reset(cls: Any) -> Callable[..., Any]:
-    inner: Callable[..., Any] = cls.reset
+def _behind_updates(inner: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of the class that reads states, or puts others in their place."""
 
     @functools.wraps(inner)
-    def reset(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.__dict__[_PLACE].is_inside:
-            _let_read(self)
-        return inner(self, *args, **kwargs)
-
-    return reset
-
-
-def _apply(cls: Any) -> Callable[..., Any]:
-    """Of `.to` and the like, which put others in the place of buffers and weights that are read."""
-    inner: Callable[..., Any] = cls._apply
-
-    @functools.wraps(inner)
-    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         _let_read(self)
         return inner(self, *args, **kwargs)
 
-    return apply
+    return method
 
 
 def _add_state(cls: Any) -> Callable[..., Any]:
@@ -316,15 +304,13 @@ def _collection_methods(cls: Any) -> dict[str, Callable[..., Any]]:
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.__dict__[_PLACE].run(functools.partial(cls.update, self), args, kwargs)
 
-    @functools.wraps(cls.compute)
-    def compute(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self.__dict__[_PLACE].is_inside:
-            _let_read(self)
-        return cls.compute(self, *args, **kwargs)
-
     @functools.wraps(cls.add_metrics)
     def add_metrics(self: Any, *args: Any, **kwargs: Any) -> None:
         cls.add_metrics(self, *args, **kwargs)
         _place(self, self.__dict__[_PLACE])
 
-    return {"update": update, "compute": compute, "add_metrics": add_metrics}
+    return {
+        "update": update,
+        "compute": _behind_updates(cls.compute),
+        "add_metrics": add_metrics,
+    }
