@@ -93,20 +93,19 @@ class Deferred:
         """The newest value as a CPU tensor; waits for it if need be."""
         if self._under_way:
             self._under_way[-1].event.synchronize()
-        self._collect()
-        return self._newest().clone()
+        newest = self._newest()
+        assert newest is not None
+        return newest.clone()
 
     def latest(self) -> Tensor | None:
         """The newest value that has arrived; None before the first. Never waits."""
-        self._collect()
-        return None if self._arrived is None and self._here is None else self._newest().clone()
+        newest = self._newest()
+        return None if newest is None else newest.clone()
 
     def __float__(self) -> float:
         """The newest value that has arrived; NaN before the first. Never waits."""
-        self._collect()
-        if self._arrived is None and self._here is None:
-            return math.nan
-        return float(self._newest())
+        newest = self._newest()
+        return math.nan if newest is None else float(newest)
 
     def __bool__(self) -> bool:
         """Whether the newest value that has arrived is true; False before the first. Never waits.
@@ -114,10 +113,9 @@ class Deferred:
         Raises:
             ValueError: It has several elements, or none.
         """
-        self._collect()
-        if self._arrived is None and self._here is None:
-            return False
         newest = self._newest()
+        if newest is None:
+            return False
         if newest.numel() != 1:
             raise ValueError(
                 f"Expected a tensor of one element for a truth value, but the newest has shape "
@@ -159,10 +157,10 @@ class Deferred:
     def __repr__(self) -> str:
         return f"Deferred({self}, ready={self.ready()})"
 
-    def _newest(self) -> Tensor:
-        found = self._here if self._arrived is None else self._arrived.host
-        assert found is not None
-        return found
+    def _newest(self) -> Tensor | None:
+        """The newest value that has arrived, in memory that later ones overwrite."""
+        self._collect()
+        return self._here if self._arrived is None else self._arrived.host
 
     def _collect(self) -> None:
         """Keeps the newest copy that is complete, and frees the buffers of older ones."""
