@@ -35,23 +35,20 @@ class Journal:
         # A file that an earlier run left may end in half a line, so none is continued.
         self._path = folder / f"rank-{rank}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
         self._file = self._path.open("x", encoding="utf-8")
-        self._write({"version": _VERSION, "heading": heading})
+        self.write({"version": _VERSION, "heading": heading})
 
     def write(self, entry: Any) -> None:
         """Append an entry, of JSON's types."""
-        self._write(entry)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _write(self, entry: Any) -> None:
         try:
             self._file.write(json.dumps(entry) + "\n")
             self._file.flush()
         except OSError as error:
             error.filename = str(self._path)
             raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def read_journals(folder: Path, heading: dict[str, Any]) -> Iterator[Any]:

@@ -55,7 +55,6 @@ class Launcher:
             )
             for rank, device in enumerate(devices)
         }
-        self._given_up: set[int] = set()
 
     def __enter__(self) -> Launcher:
         # It lets Ctrl-C through when it starts, as it would with the first process.
