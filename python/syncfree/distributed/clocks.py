@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from syncfree.timing.nvml import gpu_uuid
+
 _SECONDS_BETWEEN = 0.5
 _SAMPLES = 10_000
 # Bits of NVML's clock event reasons. An idle GPU and clocks that somebody set are no throttling.
@@ -72,8 +74,6 @@ def _open(device: torch.device) -> tuple[Any, Any]:
         return None, None
     try:
         nvml.nvmlInit()
-        # NVML numbers GPUs of the host; torch those that CUDA_VISIBLE_DEVICES leaves.
-        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
-        return nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)
+        return nvml, nvml.nvmlDeviceGetHandleByUUID(gpu_uuid(device).encode())
     except nvml.NVMLError:
         return nvml, None
