@@ -12,7 +12,7 @@ from torch import Tensor
 
 import syncfree
 from accuracy_metric import Counting, Options
-from syncfree import _errors
+from syncfree import _error_records
 
 CLASSES = 5
 MACRO = Options("multiclass", CLASSES, "macro")
@@ -21,9 +21,9 @@ MACRO = Options("multiclass", CLASSES, "macro")
 # As if it stood in the package, whose lines are not where a metric is called.
 _STEP = """
 def step(self, preds, target):
-    self.update(preds, target, _errors.with_call(_errors.slot_bits(self.slot)))
+    self.update(preds, target, _error_records.with_call(_error_records.slot_bits(self.slot)))
 """
-_inside: dict[str, Any] = {"_errors": _errors}
+_inside: dict[str, Any] = {"_error_records": _error_records}
 exec(compile(_STEP, str(Path(syncfree.__file__).parent / "step.py"), "exec"), _inside)
 
 
@@ -34,7 +34,7 @@ class Metric(Counting):
 
     def __init__(self, options: Options = MACRO, device: str = "cuda") -> None:
         super().__init__(options, device)
-        self.slot = _errors.new_slot(self)
+        self.slot = _error_records.new_slot(self)
 
 
 def labels(device: str, *bad: int) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import torch
 import syncfree
 from accuracy_metric import Options
 from deferred_cases import CLASSES, Metric, current_line, labels
-from syncfree import _errors
+from syncfree import _error_records
 from syncfree.functional.classification import multiclass_accuracy
 
 
@@ -57,7 +57,7 @@ def test_next_call_of_the_metric_raises() -> None:
     multiclass_accuracy(*labels("cuda"), CLASSES)
     with pytest.raises(RuntimeError, match="the following values") as error:
         metric.step(*labels("cuda"))
-    text = str(_errors.explain(error.value))
+    text = str(_error_records.explain(error.value))
     assert "in `target` on cuda:0: 7 at flat index 3, the first of 2, but expected only" in text
     assert "labels in the range [0, 4]. They were left out and the result is NaN" in text
     assert text.endswith(f'Metric: Metric. Call: file "{__file__}", line {line}.')
@@ -82,14 +82,11 @@ def test_values_become_nan(samplewise: bool, average: str) -> None:
         if samplewise:
             metric.step(target, spoiled)
         else:
-            assert (
-                metric.forward(target, spoiled, _errors.with_call(_errors.slot_bits(metric.slot)))
-                .isnan()
-                .all()
-            )
+            bits = _error_records.with_call(_error_records.slot_bits(metric.slot))
+            assert metric.forward(target, spoiled, bits).isnan().all()
         torch.cuda.synchronize()
         with pytest.raises(RuntimeError, match="9 at flat index"):
-            _errors.raise_pending(metric.slot)
+            _error_records.raise_pending(metric.slot)
         assert metric.compute().isnan().all()
         assert metric.bad.item() == target[2, 1].numel()
 
@@ -100,15 +97,15 @@ def test_compute_takes_the_record_without_waiting() -> None:
     metric.step(*labels("cuda"))  # loads the kernels, which may wait
     torch.cuda._sleep(100_000_000)
     metric.step(*pair)
-    _errors.raise_pending(metric.slot)  # not known yet
+    _error_records.raise_pending(metric.slot)  # not known yet
     torch.cuda.synchronize()
     with pytest.raises(RuntimeError, match="7 at flat index 3, the first of 1"):
-        _errors.raise_pending(metric.slot)
-    _errors.raise_pending(metric.slot)
+        _error_records.raise_pending(metric.slot)
+    _error_records.raise_pending(metric.slot)
     metric.step(*labels("cuda", 8))
     torch.cuda.synchronize()
     with pytest.raises(RuntimeError, match="8 at flat index 3, the first of 1"):
-        metric.compute(_errors.with_call(_errors.slot_bits(metric.slot)))
+        metric.compute(_error_records.with_call(_error_records.slot_bits(metric.slot)))
 
 
 @pytest.mark.needs_cuda
@@ -161,7 +158,7 @@ def test_replays_note_their_errors() -> None:
     graph.replay()
     assert value.isnan()
     with pytest.raises(RuntimeError, match=rf"99 at flat index 7, .* line {line}\.$"):
-        _errors.raise_pending(metric.slot)
+        _error_records.raise_pending(metric.slot)
 
 
 @pytest.mark.needs_cuda
@@ -192,7 +189,7 @@ def test_streams_and_threads_lose_nothing() -> None:
         list(pool.map(work, range(threads)))
     torch.cuda.synchronize()
     try:
-        _errors.raise_pending(metric.slot)
+        _error_records.raise_pending(metric.slot)
     except RuntimeError as error:
         note(error)
     assert sum(reported) == metric.bad.item() == rounds * sum(range(1, threads + 1))
@@ -217,7 +214,7 @@ def test_each_device_has_its_records() -> None:
     for i in range(2):
         torch.cuda.synchronize(i)
     with pytest.raises(RuntimeError, match=r"on cuda:0: 7 at[^\n]*\n.*on cuda:1: 8 at"):
-        _errors.raise_pending(metrics[0].slot)
+        _error_records.raise_pending(metrics[0].slot)
     syncfree.check_errors()
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import syncfree
 from accuracy_metric import Counting, Options
 from deferred_cases import CLASSES, MACRO, Metric, current_line, labels
-from syncfree import _errors
+from syncfree import _error_records
 from syncfree.functional.classification import multiclass_accuracy
 
 
@@ -30,10 +30,10 @@ def test_slots_differ_and_come_back() -> None:
     slots = {metric.slot for metric in metrics}
     assert len(slots) == 50
     assert 0 not in slots
-    free = len(_errors._free)
+    free = len(_error_records._free)
     del metrics
     gc.collect()
-    assert len(_errors._free) == free + 50
+    assert len(_error_records._free) == free + 50
     # Kernels of a metric that is gone may still be running.
     assert Metric(device="cpu").slot not in slots
 
@@ -44,18 +44,18 @@ def test_a_slot_that_comes_back_accuses_nobody(monkeypatch: pytest.MonkeyPatch) 
 
     def take(slot: int) -> str:
         text = "".join(left) if slot in (7, -1) else ""
-        return _errors._MARK.sub(_errors._origin, text)
+        return _error_records._MARK.sub(_error_records._origin, text)
 
-    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
-    monkeypatch.setattr(_errors, "_owners", {7: "Former"})
-    monkeypatch.setattr(_errors, "_take", take)
+    monkeypatch.setattr(_error_records, "_free", type(_error_records._free)([7]))
+    monkeypatch.setattr(_error_records, "_owners", {7: "Former"})
+    monkeypatch.setattr(_error_records, "_take", take)
     metric = Metric(device="cpu")
     left.clear()
     assert metric.slot == 7
-    _errors.raise_pending(7)
+    _error_records.raise_pending(7)
     with pytest.raises(RuntimeError, match=r"^bad label\. Metric: Former\.$"):
-        _errors.raise_all()
-    _errors.raise_all()
+        _error_records.raise_all()
+    _error_records.raise_all()
 
 
 @pytest.fixture
@@ -102,19 +102,19 @@ def test_kernels_that_fail_do_not_hide_an_error_at_the_end(
 
 
 def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_errors, "_free", type(_errors._free)([7]))
+    monkeypatch.setattr(_error_records, "_free", type(_error_records._free)([7]))
     metrics = [Metric(device="cpu") for _ in range(3)]
     assert [metric.slot for metric in metrics] == [7, 0, 0]
 
 
 def test_origin_is_named() -> None:
     metric = Metric(device="cpu")
-    bits = _errors.with_call(_errors.slot_bits(metric.slot))
+    bits = _error_records.with_call(_error_records.slot_bits(metric.slot))
     line = current_line() - 1
-    call = bits >> _errors._CALL_SHIFT
-    assert bits >> _errors._SLOT_SHIFT & 0xFFF == metric.slot
+    call = bits >> _error_records._CALL_SHIFT
+    assert bits >> _error_records._SLOT_SHIFT & 0xFFF == metric.slot
     error = RuntimeError(f"Wrong. [syncfree metric {metric.slot}, call {call}]\nMore.", 3)
-    assert _errors.explain(error) is error
+    assert _error_records.explain(error) is error
     assert error.args == (f'Wrong. Metric: Metric. Call: file "{__file__}", line {line}.\nMore.', 3)
 
 
@@ -123,23 +123,23 @@ def test_code_of_the_packages_is_not_the_origin() -> None:
     scope: dict[str, object] = {}
     package = Path(syncfree.__file__).parent
     exec(compile(source, str(package / "somewhere.py"), "exec"), scope)
-    bits = scope["call"](scope["call"], _errors.with_call, 0)  # type: ignore[operator]
+    bits = scope["call"](scope["call"], _error_records.with_call, 0)  # type: ignore[operator]
     line = current_line() - 1
-    call = bits >> _errors._CALL_SHIFT
-    error = _errors.explain(RuntimeError(f" [syncfree metric 0, call {call}]"))
+    call = bits >> _error_records._CALL_SHIFT
+    error = _error_records.explain(RuntimeError(f" [syncfree metric 0, call {call}]"))
     assert str(error) == f' Call: file "{__file__}", line {line}.'
 
 
 def test_old_calls_are_forgotten_not_mixed_up() -> None:
-    first = _errors.with_call(0) >> _errors._CALL_SHIFT
+    first = _error_records.with_call(0) >> _error_records._CALL_SHIFT
     for _ in range(4096):
-        _errors.with_call(0)
-    assert str(_errors.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
+        _error_records.with_call(0)
+    assert str(_error_records.explain(RuntimeError(f"E [syncfree metric 0, call {first}]"))) == "E"
 
 
 def test_threads_get_calls_of_their_own() -> None:
     with ThreadPoolExecutor(8) as pool:
-        bits = list(pool.map(lambda _: _errors.with_call(3), range(2000)))
+        bits = list(pool.map(lambda _: _error_records.with_call(3), range(2000)))
     assert len(set(bits)) == 2000
 
 
@@ -148,7 +148,7 @@ def test_origin_leaves_results_alone(options: Options, device: str) -> None:
     preds = torch.rand(6, 3, device=device).round()
     target = torch.ones(6, 3, dtype=torch.int64, device=device)
     with_origin, plain = Counting(options, device), Counting(options, device)
-    bits = 0xFFF << _errors._SLOT_SHIFT | (2**43 - 1) << _errors._CALL_SHIFT
+    bits = 0xFFF << _error_records._SLOT_SHIFT | (2**43 - 1) << _error_records._CALL_SHIFT
     value = with_origin.forward(preds, target, bits)
     assert torch.equal(value, plain.forward(preds, target))
     assert all(map(torch.equal, with_origin.states, plain.states))
@@ -178,8 +178,8 @@ def test_exported_calls_have_no_number(strict: bool) -> None:
 
 def test_compiled_calls_have_a_slot_and_no_number(device: str) -> None:
     def step(preds: Tensor, target: Tensor) -> Tensor:
-        bits = _errors.slot_bits(metric.slot)
-        _errors.raise_pending(metric.slot)
+        bits = _error_records.slot_bits(metric.slot)
+        _error_records.raise_pending(metric.slot)
         return metric.forward(preds, target, bits)
 
     metric, plain = Metric(device=device), Counting(MACRO, device)

@@ -22,8 +22,8 @@ struct ErrorOrigin {
       : slot(options >> kSlotShift & (kSlots - 1)), call(options >> (kSlotShift + kSlotBits)) {}
 };
 
-// What python/syncfree/_errors.py replaces by the metric's name and the place of the call; empty if
-// there is nothing to tell.
+// What python/syncfree/_error_records.py replaces by the metric's name and the place of the call;
+// empty if there is nothing to tell.
 std::string origin_mark(const ErrorOrigin& origin);
 
 }  // namespace syncfree::ops

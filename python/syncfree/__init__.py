@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         losses,
         timing,
     )
-    from syncfree._checks import check_errors
     from syncfree._deferred import deferred
+    from syncfree._error_records import check_errors
     from syncfree._info import info
     from syncfree._on_side_stream import on_side_stream
     from syncfree._patch import patch_torchmetrics
@@ -70,7 +70,7 @@ _NAMES = {
     "StructuralSimilarityIndexMeasure": "syncfree.image",
     "allow_sync": "syncfree.detector",
     "benchmark": "syncfree.benchmarking",
-    "check_errors": "syncfree._checks",
+    "check_errors": "syncfree._error_records",
     "deferred": "syncfree._deferred",
     "detect_syncs": "syncfree.detector",
     "info": "syncfree._info",

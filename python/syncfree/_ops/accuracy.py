@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from syncfree import _errors  # noqa: F401  (warns at exit of errors that nobody has read)
+from syncfree import _error_records  # noqa: F401  (warns at exit of errors that nobody has read)
 from syncfree._ops.checks import check_dtypes, check_same_shape, dtype_name
 from syncfree._ops.registry import bind
 
@@ -24,7 +24,7 @@ AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none"
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 MOST_TOP_K = 32
 
-# csrc/ops/accuracy_arguments.h; `_errors` gives what stands above.
+# csrc/ops/accuracy_arguments.h; `_error_records` gives what stands above.
 _SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
 

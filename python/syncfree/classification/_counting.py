@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_cat
 
-from syncfree import _errors
+from syncfree import _error_records
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops import accuracy as ops
 from syncfree._states import require_list
@@ -207,17 +207,17 @@ class CountingMetric(SyncFreeMetric):
         return value
 
     def _take_error_slot(self) -> None:
-        self._error_slot = _errors.new_slot(self) if self._validates else 0
+        self._error_slot = _error_records.new_slot(self) if self._validates else 0
         self._set_batch_options()
 
     def _set_batch_options(self) -> None:
         """Those of an op that takes a batch, which looks for errors of earlier ones in the slot."""
-        bits = _errors.slot_bits(self._error_slot) if self._validates else 0
+        bits = _error_records.slot_bits(self._error_slot) if self._validates else 0
         self._batch_options = self._op_options | bits
 
     def _raise_pending(self) -> None:
         if self._validates:
-            _errors.raise_pending(self._error_slot)
+            _error_records.raise_pending(self._error_slot)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has errors of its own."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling, is_dynamo_compiling
 
-from syncfree import _errors
+from syncfree import _error_records
 from syncfree._ops import accuracy as ops
 from syncfree.functional._arguments import require_tensors
 
@@ -30,9 +30,9 @@ def call(
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
     if options & ops.VALIDATE and not (is_compiling() or _is_tracing()):
-        options = _errors.with_call(options)
+        options = _error_records.with_call(options)
     try:
         # What the overload calls, without the frame and the two tuples of its own.
         return op._op(*tensors, *own, options, ignore_index)
     except RuntimeError as error:
-        raise _errors.explain(error) from None
+        raise _error_records.explain(error) from None

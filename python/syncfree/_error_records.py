@@ -27,9 +27,8 @@ _SLOT_SHIFT, _SLOT_BITS = 8, 12
 _CALL_SHIFT = _SLOT_SHIFT + _SLOT_BITS
 _MARK = re.compile(r" \[syncfree metric (\d+), call (\d+)\]")
 
-# ---- Slots. 0 is that of the functions, and of metrics beyond the number of slots.
-
-# A slot that comes back is handed out last: kernels of its metric may still be running.
+# Slot 0 is that of the functions, and of metrics beyond the number of slots. One that comes back is
+# handed out last: kernels of its metric may still be running.
 _free = deque(range(1, 1 << _SLOT_BITS))
 _owners: dict[int, str] = {}
 _orphans: list[str] = []  # errors of metrics that are gone, and whose slots others have now
@@ -51,8 +50,6 @@ def new_slot(metric: object) -> int:
     return slot
 
 
-# ---- Calls.
-
 _places = call_places(_CALL_SHIFT)
 # The options of an op with a number for this call, by which an error finds its line.
 with_call = _places.note
@@ -70,9 +67,6 @@ def _origin(mark: re.Match[str]) -> str:
         code, instruction = place
         text += f' Call: file "{code.co_filename}", line {line_of(code, instruction)}.'
     return text
-
-
-# ---- Messages.
 
 
 def explain(error: RuntimeError) -> RuntimeError:
@@ -100,6 +94,32 @@ def raise_pending(slot: int) -> None:
     text = _take(slot)
     if text:
         raise RuntimeError(text)
+
+
+def check_errors() -> None:
+    """Waits for all CUDA devices and raises if a metric met values out of range since last time.
+
+    A metric on CUDA does not wait to look at its values. A label out of range is left out of the
+    counts, the result becomes NaN, and a record of it is left where the host can read it: at the
+    next call of the same metric, at its ``compute()``, or here. This is the one function that
+    waits, so that nothing is missed. On the CPU such labels raise at once and this does nothing.
+
+    Returns:
+        Nothing, if all was well.
+
+    Raises:
+        RuntimeError: Names the argument, the first bad value and its flat index, how many there
+            were in that call, what was allowed, the device, and the metric with the line of the
+            call; a line for each metric. The records are cleared.
+
+    Example:
+        >>> import syncfree
+        >>> syncfree.check_errors()
+    """
+    if not torch.cuda.is_initialized():
+        return
+    wait()
+    raise_all()
 
 
 def raise_all() -> None:
