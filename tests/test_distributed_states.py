@@ -11,7 +11,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities.data import dim_zero_cat
 
 from processes import in_processes
-from syncfree import MetricCollection, _distributed
+from syncfree import MetricCollection, _state_reduction
 
 STATES = {
     "counts": (torch.int64, (5,), "sum"),
@@ -59,7 +59,7 @@ def _same_as_torchmetrics(rank: int, world: int) -> None:
     before = {
         name: state.clone() for name, state in ours.metric_state.items() if torch.is_tensor(state)
     }
-    got = _distributed.reduce_states(ours.metric_state, ours._reductions, torch.device("cpu"))
+    got = _state_reduction.reduce_states(ours.metric_state, ours._reductions, torch.device("cpu"))
     # TorchMetrics gathers such a list piece by piece and hangs where the processes' numbers differ.
     del theirs._reductions["own"]
     theirs.sync()
@@ -106,13 +106,13 @@ def _awkward_numbers(rank: int, world: int) -> None:
     for x, reduction in cases:
         theirs = Single(torch.zeros_like(x), reduction)
         theirs.update(x)
-        got = _distributed.reduce_states({"x": x}, theirs._reductions, torch.device("cpu"))["x"]
+        got = _state_reduction.reduce_states({"x": x}, theirs._reductions, torch.device("cpu"))["x"]
         want = theirs.compute()
         assert got.dtype == want.dtype
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
     for dtype in (torch.complex64, torch.complex128):
         states: dict[str, Any] = {"x": [torch.full((2,), rank + 1j, dtype=dtype)]}
-        got = _distributed.reduce_states(states, {"x": dim_zero_cat}, torch.device("cpu"))["x"]
+        got = _state_reduction.reduce_states(states, {"x": dim_zero_cat}, torch.device("cpu"))["x"]
         assert got.tolist() == [r + 1j for r in range(world) for _ in range(2)]
 
 
@@ -139,7 +139,7 @@ def test_a_process_outside_the_group_keeps_its_own(tmp_path: Path) -> None:
 def _one_process_without_data(rank: int, world: int) -> None:
     states: dict[str, Any] = {"x": [torch.arange(4).reshape(2, 2)] if rank == 1 else [], "y": []}
     reductions = {"x": dim_zero_cat, "y": dim_zero_cat}
-    got = _distributed.reduce_states(states, reductions, torch.device("cpu"))
+    got = _state_reduction.reduce_states(states, reductions, torch.device("cpu"))
     assert torch.equal(got["x"], torch.arange(4).reshape(2, 2))
     assert got["y"] == []
 

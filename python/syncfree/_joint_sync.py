@@ -9,7 +9,7 @@ from typing import Any
 from torchmetrics import Metric
 
 from syncfree._compute_groups import all_reductions, all_states, is_usual
-from syncfree._distributed import reduce_states
+from syncfree._state_reduction import reduce_states
 
 
 def reduce_together(

@@ -15,7 +15,7 @@ from torchmetrics.utilities.data import dim_zero_sum
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from syncfree import _distributed
+from syncfree import _state_reduction
 
 
 def _count_references(holder: dict[str, object]) -> int:
@@ -238,7 +238,7 @@ class StatesInPlace(Metric):
             return
         reductions = self._reductions_of_states()
         states = self._states_to_reduce()
-        self.__dict__.update(_distributed.reduce_states(states, reductions, self.device, group))
+        self.__dict__.update(_state_reduction.reduce_states(states, reductions, self.device, group))
 
     @contextmanager
     def sync_context(
