@@ -16,13 +16,19 @@ import torch
 from torch import Tensor
 
 from syncfree import _error_records  # noqa: F401  (warns at exit of errors that nobody has read)
-from syncfree._ops.checks import check_dtypes, check_same_shape, dtype_name
+from syncfree._ops.accuracy_checks import (
+    check_class_labels,
+    check_class_scores,
+    check_elements,
+    check_several_top_k,
+    check_sizes,
+)
+from syncfree._ops.checks import check_dtypes, dtype_name
 from syncfree._ops.registry import bind
 
 # csrc/accuracy/accuracy.h
 AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none": 3, None: 3}
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
-MOST_TOP_K = 32
 
 # csrc/ops/accuracy_arguments.h; `_error_records` gives what stands above.
 _SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
@@ -59,149 +65,27 @@ def task_bits(task: str, top_k: int = 1) -> int:
     return TASKS[task] << _TASK_SHIFT | _SEVERAL * (top_k > 1)
 
 
-# ---- What csrc/ops/accuracy_arguments.cpp checks, in its words and order.
-
-
-def _classes_advice(preds: Tensor, target: Tensor) -> str:
-    first, *rest = target.shape or (-1,)
-    if preds.ndim != target.ndim + 1 or [preds.shape[0], *preds.shape[2:]] != [first, *rest]:
-        return ""
-    if preds.shape[1] == 1:
-        return " Pass `preds.squeeze(1)`."
-    return " Scores of several classes are for `multiclass_accuracy`."
-
-
-def _check_elements(preds: Tensor, target: Tensor, least_dims: int, options: int) -> None:
-    check_same_shape(preds, target, lambda: _classes_advice(preds, target))
-    shape = list(target.shape)
-    if target.ndim < least_dims:
-        raise ValueError(
-            f"Expected `preds` and `target` to be at least {least_dims}D, but got shape {shape}."
-        )
-    if options & _SAMPLEWISE and target.ndim <= least_dims:
-        raise ValueError(
-            f"Expected input to be at least {least_dims + 1}D when multidim_average is set to "
-            f"`samplewise`, but got shape {shape}."
-        )
-
-
-def _check_sizes(a: Sequence[int], b: Sequence[int], message: Callable[[], str]) -> None:
-    torch._check_value(len(a) == len(b), message)
-    for first, second in zip(a, b, strict=True):
-        torch._check_value(first == second, message)
-
-
-def _check_class_scores(preds: Tensor, target: Tensor, num_classes: int, options: int) -> None:
-    case = "If `preds` have one dimension more than `target`, "
-    shape, target_shape = list(preds.shape), list(target.shape)
-    if not preds.is_floating_point():
-        raise ValueError(
-            f"{case}`preds` should be a float tensor, but got integers of shape {shape}. Labels "
-            f"have the shape of `target`, {target_shape}."
-        )
-    if target.ndim < 1:
-        raise ValueError(f"{case}`target` should be at least 1D, but got a scalar.")
-    if num_classes != 0:
-        torch._check_value(
-            preds.shape[1] == num_classes,
-            lambda: (
-                f"{case}`preds.shape[1]` should be equal to number of classes, but got shape "
-                f"{shape} and num_classes={num_classes}."
-            ),
-        )
-    _check_sizes(
-        [preds.shape[0], *preds.shape[2:]],
-        target.shape,
-        lambda: (
-            f"{case}the shape of `preds` should be (N, C, ...), and the shape of `target` should "
-            f"be (N, ...), but got {shape} and {target_shape}."
-        ),
-    )
-    torch._check_value(
-        preds.shape[1] != 0,
-        lambda: f"{case}`preds` should have at least one class, but got shape {shape}.",
-    )
-    if options & _SAMPLEWISE and preds.ndim < 3:
-        raise ValueError(
-            f"{case}the shape of `preds` should be at least 3D when multidim_average is set to "
-            f"`samplewise`, but got {shape}."
-        )
-
-
-_ONE_HOT_ADVICE = " If `target` is one-hot, pass `target.argmax(1)`."
-
-
-def _has_classes(tensor: Tensor, num_classes: int) -> bool:
-    return num_classes != 0 and tensor.ndim >= 2 and bool(tensor.shape[1] == num_classes)
-
-
-def _check_class_labels(
-    preds: Tensor, target: Tensor, num_classes: int, top_k: int, options: int
-) -> None:
-    shape, target_shape = list(preds.shape), list(target.shape)
-    if preds.ndim != target.ndim:
-        one_hot = target.ndim == preds.ndim + 1 and _has_classes(target, num_classes)
-        raise ValueError(
-            "Either `preds` and `target` both should have the (same) shape (N, ...), or `target` "
-            f"should be (N, ...) and `preds` should be (N, C, ...), but got {shape} and "
-            f"{target_shape}.{_ONE_HOT_ADVICE if one_hot else ''}"
-        )
-
-    def different_shapes() -> str:
-        column = _has_classes(preds, num_classes) and target.shape[1] == 1
-        advice = " If `preds` are scores, pass `target.squeeze(1)`." if column else ""
-        return (
-            f"The `preds` and `target` should have the same shape, got `preds` with shape={shape} "
-            f"and `target` with shape={target_shape}.{advice}"
-        )
-
-    _check_sizes(preds.shape, target.shape, different_shapes)
-    if (
-        (validates(options) or top_k != 1)
-        and preds.is_floating_point()
-        and _has_classes(target, num_classes)
-    ):
-        raise ValueError(
-            "Expected `target` of shape (N, ...) beside scores of shape (N, C, ...), but both have "
-            f"shape {shape} with num_classes={num_classes}.{_ONE_HOT_ADVICE} If `preds` are "
-            "labels, convert them with `.long()`."
-        )
-    if target.ndim < 1:
-        raise ValueError("Expected `preds` and `target` to be at least 1D, but got scalars.")
-    if options & _SAMPLEWISE and preds.ndim < 2:
-        raise ValueError(
-            "When `preds` and `target` have the same shape, the shape of `preds` should be at "
-            f"least 2D when multidim_average is set to `samplewise`, but got {shape}."
-        )
-    if top_k != 1:
-        raise ValueError(
-            "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is "
-            f"larger than 1, but got labels of shape {shape} and top_k={top_k}."
-        )
-
-
-# ---- Fakes.
-
-
 def _fake_binary(
     preds: Tensor, target: Tensor, threshold: float, options: int, ignore_index: int
 ) -> Tensor:
-    _check_elements(preds, target, 1, options)
+    samplewise = bool(options & _SAMPLEWISE)
+    check_elements(preds, target, 1, samplewise)
     check_dtypes(preds, target)
     samples = target.shape[0]
-    squeezed = not options & _SAMPLEWISE or samples == 1
+    squeezed = not samplewise or samples == 1
     return preds.new_empty(() if squeezed else (samples,), dtype=torch.float32)
 
 
 def _fake_multiclass(
     preds: Tensor, target: Tensor, num_classes: int, top_k: int, options: int, ignore_index: int
 ) -> Tensor:
+    samplewise = bool(options & _SAMPLEWISE)
     check_dtypes(preds, target)
     if preds.ndim == target.ndim + 1:
-        _check_class_scores(preds, target, num_classes, options)
+        check_class_scores(preds, target, num_classes, samplewise)
     else:
-        _check_class_labels(preds, target, num_classes, top_k, options)
-    shape = [target.shape[0]] if options & _SAMPLEWISE else []
+        check_class_labels(preds, target, num_classes, top_k, samplewise, validates(options))
+    shape = [target.shape[0]] if samplewise else []
     if options & 3 == AVERAGES["none"]:
         shape.append(num_classes)
     return preds.new_empty(shape, dtype=torch.float32)
@@ -215,21 +99,7 @@ def _fake_multiclass_top_k(
     options: int,
     ignore_index: int,
 ) -> Tensor:
-    if not 1 <= len(top_k) <= MOST_TOP_K:
-        raise ValueError(
-            f"Expected argument `top_k` to hold 1 to {MOST_TOP_K} integers, but got {len(top_k)}."
-        )
-    for k in top_k:
-        if k < 1:
-            raise ValueError(
-                f"Expected argument `top_k` to hold integers of 1 to `num_classes`, but got {k}."
-            )
-    if preds.ndim == target.ndim:
-        advice = _ONE_HOT_ADVICE if _has_classes(target, num_classes) else ""
-        raise ValueError(
-            "Expected `preds` of shape (N, C, ...) with a score for each class where `top_k` is a "
-            f"list, but got labels of shape {list(preds.shape)}.{advice}"
-        )
+    check_several_top_k(preds, target, num_classes, top_k)
     value = _fake_multiclass(preds, target, num_classes, max(top_k), options, ignore_index)
     return value.new_empty((len(top_k), *value.shape))
 
@@ -242,7 +112,8 @@ def _fake_multilabel(
     options: int,
     ignore_index: int,
 ) -> Tensor:
-    _check_elements(preds, target, 2, options)
+    samplewise = bool(options & _SAMPLEWISE)
+    check_elements(preds, target, 2, samplewise)
     torch._check_value(
         target.shape[1] == num_labels,
         lambda: (
@@ -253,13 +124,11 @@ def _fake_multilabel(
     check_dtypes(preds, target)
     samples, average = target.shape[0], options & 3
     squeezed = samples == 1 and average != AVERAGES["micro"]
-    shape = [samples] if options & _SAMPLEWISE and not squeezed else []
+    shape = [samples] if samplewise and not squeezed else []
     if average == AVERAGES["none"]:
         shape.append(num_labels)
     return preds.new_empty(shape, dtype=torch.float32)
 
-
-# ---- Fakes of the ops that count.
 
 _Fake = Callable[..., Tensor]
 _Counts = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -343,7 +212,7 @@ def _check_like_tp(tp: Tensor, counts: Tensor, name: str) -> None:
         raise ValueError(
             f"Expected `{name}` to be an int64 tensor, but got {dtype_name(counts.dtype)}."
         )
-    _check_sizes(
+    check_sizes(
         tp.shape,
         counts.shape,
         lambda: (

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from syncfree._ops.accuracy import AVERAGES, MOST_TOP_K, TASKS
+from syncfree._ops.accuracy import AVERAGES, TASKS
+from syncfree._ops.accuracy_checks import MOST_TOP_K
 
 Average = Literal["micro", "macro", "weighted", "none"] | None
 MultidimAverage = Literal["global", "samplewise"]
