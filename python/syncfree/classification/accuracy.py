@@ -16,7 +16,7 @@ from syncfree.functional.classification._arguments import (
     Average,
     MultidimAverage,
     parse_task,
-    require_int,
+    required_int,
 )
 
 
@@ -231,20 +231,13 @@ class Accuracy(tm.Accuracy):
         if name == "binary":
             return BinaryAccuracy(threshold, *shared, **kwargs)
         if name == "multiclass":
-            require_int("num_classes", num_classes, name)
-            require_int("top_k", top_k, name)
             return MulticlassAccuracy(
-                num_classes,
-                top_k,  # type: ignore[arg-type]
+                required_int("num_classes", num_classes, name),
+                required_int("top_k", top_k, name),
                 average,
                 *shared,
                 **kwargs,
             )
-        require_int("num_labels", num_labels, name)
         return MultilabelAccuracy(
-            num_labels,  # type: ignore[arg-type]
-            threshold,
-            average,
-            *shared,
-            **kwargs,
+            required_int("num_labels", num_labels, name), threshold, average, *shared, **kwargs
         )

@@ -131,9 +131,10 @@ def parse_task(task: object) -> str:
     return name
 
 
-def require_int(name: str, value: object, task: str) -> None:
-    """Raises ValueError unless it is an integer, which the task cannot do without."""
-    if not isinstance(value, int):
-        raise ValueError(
-            f"Optional arg `{name}` must be type `int` when task is {task}. Got {type(value)}"
-        )
+def required_int(name: str, value: object, task: str) -> int:
+    """The value; raises ValueError unless it is an integer, which the task cannot do without."""
+    if isinstance(value, int):
+        return value
+    raise ValueError(
+        f"Optional arg `{name}` must be type `int` when task is {task}. Got {type(value)}"
+    )

@@ -15,7 +15,7 @@ from syncfree.functional.classification._accuracy_arguments import (
 )
 from syncfree.functional.classification._arguments import (
     parse_task,
-    require_int,
+    required_int,
     top_k_list,
 )
 from syncfree.functional.classification._call import call
@@ -282,24 +282,20 @@ def accuracy(
             preds, target, threshold, multidim_average, ignore_index, validate_args
         )
     if name == "multiclass":
-        require_int("num_classes", num_classes, name)
-        if not isinstance(top_k, (list, tuple)):
-            require_int("top_k", top_k, name)
         return multiclass_accuracy(
             preds,
             target,
-            num_classes,
+            required_int("num_classes", num_classes, name),
             average,
-            top_k,  # type: ignore[arg-type]
+            top_k if isinstance(top_k, (list, tuple)) else required_int("top_k", top_k, name),
             multidim_average,
             ignore_index,
             validate_args,
         )
-    require_int("num_labels", num_labels, name)
     return multilabel_accuracy(
         preds,
         target,
-        num_labels,  # type: ignore[arg-type]
+        required_int("num_labels", num_labels, name),
         threshold,
         average,
         multidim_average,
