@@ -96,6 +96,14 @@ def test_clocks() -> None:
     assert {s.flags for s in flagged(nearly, highest)[1:]} == {()}
 
 
+@pytest.mark.parametrize(("gap", "flag"), [(1.01e4, "ramp"), (0.99e4, "throttled")])
+@pytest.mark.parametrize("side", ["host_gap_us", "gpu_gap_us"])
+def test_where_a_ramp_begins(gap: float, flag: str, side: str) -> None:
+    slow = Sample("r", gpu_us=1000.0, mhz=1200.0)
+    (sample,) = flagged([replace(slow, **{side: gap})], {0: 1980.0})  # type: ignore[arg-type]
+    assert sample.flags == (flag,)
+
+
 def test_cold_and_first() -> None:
     samples = series(4, **GPU_BOUND)
     samples[2] = replace(samples[2], host_gap_us=1.5e5)
@@ -306,6 +314,23 @@ def test_rows_of_a_chrome_trace_are_nested(spans: list[tuple[int, int]]) -> None
             if one is not other and one["tid"] == other["tid"] and one["ts"] < other["ts"]:
                 end = one["ts"] + one["dur"]
                 assert end <= other["ts"] or other["ts"] + other["dur"] <= end
+
+
+@given(st.floats(0, 1e7), st.floats(1, 1e4), st.floats(0.01, 0.99), st.floats(0, 0.5))
+def test_a_chrome_trace_keeps_what_seems_to_end_behind_the_region_around_it(
+    start: float, length: float, share: float, behind: float
+) -> None:
+    """As by the resolution of events. Perfetto drops what crosses an end, in whole nanoseconds."""
+    outer = Sample("outer", gpu_start_us=start, gpu_us=length)
+    inner = Sample("inner", gpu_start_us=start + share * length, depth=1)
+    inner = replace(inner, gpu_us=start + length + behind - inner.gpu_start_us)
+    early = Sample("early", gpu_start_us=0.0, device=1)  # so that times do not begin at zero
+    shown = chrome_trace([outer, inner, early])["traceEvents"]
+    spans = {e["name"]: e for e in shown if e["ph"] == "X"}
+    assert spans["outer"]["tid"] == spans["inner"]["tid"]
+    ends = {name: int(e["ts"] * 1000) + int(e["dur"] * 1000) for name, e in spans.items()}
+    assert ends["inner"] <= ends["outer"]
+    assert spans["inner"]["dur"] == pytest.approx(inner.gpu_us, abs=0.503)
 
 
 def rendered(summary: Summary, width: int) -> str:

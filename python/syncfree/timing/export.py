@@ -15,6 +15,9 @@ _HOST = 1_000_000
 _EVENT_US = 0.5
 """The resolution of events: a nested region may seem to end so much after the one around it."""
 
+_ROUNDING_US = 0.002
+"""Perfetto cuts begin and duration off to whole nanoseconds."""
+
 _SHOWN_APART = frozenset({"name", "kind", "gpu_start_us", "gpu_us", "host_start_us"})
 
 
@@ -79,7 +82,7 @@ def _numbers(keys: Any) -> dict[tuple[int, int], int]:
 def _apart(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events with rows in which each one is nested in another or apart from it.
 
-    Perfetto drops complete events that overlap otherwise.
+    Perfetto drops complete events that overlap otherwise, by a nanosecond even.
     """
     names = {
         (each["pid"], each["tid"]): each["args"]["name"]
@@ -106,6 +109,9 @@ def _apart(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
             names[process, lane[0]] = f"{names[row]} ({len(known)})"
             titles.append(_title("thread_name", process, lane[0], names[process, lane[0]]))
         each["tid"], open_ends = lane
+        if open_ends:
+            end = max(begin, min(end, open_ends[-1] - _ROUNDING_US))
+            each["dur"] = end - begin
         open_ends.append(end)
     return [*titles, *events]
 
