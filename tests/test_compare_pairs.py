@@ -238,3 +238,23 @@ def test_batches_are_full_unless_too_much_waits(folders, monkeypatch, grouped, s
     assert [len(batch) for batch in batches] == sizes
     for batch in batches:
         assert len({each.layout for each in batch}) == 1
+
+
+def test_results_come_before_all_pictures_are_loaded(folders):
+    """Of many sizes, none of which fills a batch: a process that dies must not lose them all."""
+    for index in range(30):
+        a = picture(index, 20 + index, 20)
+        folders.add(f"{index:02}.png", a, a)
+    pairs = find_pairs(folders.ref, folders.test).pairs
+    taken = []
+
+    def taking():
+        for pair in pairs:
+            taken.append(pair)
+            yield pair
+
+    options = CompareOptions(device="cpu", batch=2, workers=1)
+    outcomes = pipeline.compare_pairs(taking(), options)
+    next(outcomes)
+    assert len(taken) < 20
+    assert len(list(outcomes)) == 29

@@ -6,12 +6,23 @@ import json
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+import torch.distributed as dist
 from PIL import Image
 
 from comparing import picture
 from fleet_cases import PATIENCE, alone, assert_same_answers, base, folders, run, script
+from syncfree.cli.compare import documents
+from syncfree.cli.compare.fleet import Work, _Lead
+from syncfree.cli.compare.fleet_options import FleetOptions
+from syncfree.cli.compare.maps import map_file
+from syncfree.cli.compare.options import CompareOptions
+from syncfree.cli.compare.pairs import find_pairs
+from syncfree.cli.compare.pipeline import compare_pairs
+from syncfree.distributed.channel import Channel
+from syncfree.distributed.journal import Journal
 
 __all__ = ["alone", "base", "folders", "script"]  # fixtures
 
@@ -120,6 +131,26 @@ def test_changed_pictures_are_compared_again(joined, folders, base):
     report = json.loads(file.read_text())
     assert report["fleet"]["restored"] == 46  # all but the changed and the broken one
     assert report["images"][0]["psnr"] < 20
+
+
+def test_a_pair_whose_map_is_missing_is_compared_again(folders, tmp_path):
+    options = CompareOptions(device="cpu", maps=tmp_path / "maps")
+    pairing = find_pairs(folders.ref, folders.test)
+    pairing = replace(pairing, pairs=pairing.pairs[:3])
+    journal = Journal(
+        tmp_path / "journals", 0, documents.journal_heading(folders.ref, folders.test, options)
+    )
+    for outcome in compare_pairs(pairing.pairs, options):
+        stamp = documents.stamp(outcome.pair)
+        row = documents.outcome_document(outcome)
+        journal.write({"name": outcome.pair.name, "stamp": stamp, **row})
+    journal.close()
+    fleet = FleetOptions(("cpu",), "dynamic", 300, journals=tmp_path / "journals")
+    work = Work(folders.ref, folders.test, pairing, options, fleet)
+    names = {pair.name for pair in pairing.pairs}
+    assert _Lead(work, Channel(dist.HashStore(), "x"), 1).restored == names
+    map_file(tmp_path / "maps", "01.png").unlink()
+    assert _Lead(work, Channel(dist.HashStore(), "y"), 1).restored == names - {"01.png"}
 
 
 def test_journals_of_other_options_are_refused(joined, folders, capsys):
