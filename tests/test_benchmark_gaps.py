@@ -190,6 +190,11 @@ def test_nvmls_clock_serves_for_short_calls(gpu: SimulatedGpu) -> None:
         (point(1, 180, gated_us=170, megahertz=1000), "clock ramp"),
         (point(1, 180, gated_us=170), "memory"),
         (point(1, 180, gated_us=170, megahertz=None), "gpu"),
+        # Half of what is lost is the main cause. In half of the calls, memory is none.
+        (point(1, 195, gated_us=141), "memory"),
+        (point(1, 195, gated_us=139, host_us=71), "host launch"),
+        (point(1, 195, gated_us=139, host_us=69), "unexplained"),
+        (point(1, 550, host_us=530, device_allocations=0.5), "host launch"),
         (point(1, 180, gated_us=None), "waits"),
         (point(1, 500), "unexplained"),
         (point(1, 500, plain_mad_us=420), "unexplained"),  # within the noise

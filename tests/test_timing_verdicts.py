@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncfree.errors import MissingExtraError
+from syncfree.timing import display
 from syncfree.timing.export import chrome_trace
 from syncfree.timing.samples import History, Recording, Sample
 from syncfree.timing.summary import Summary
@@ -359,6 +360,14 @@ def test_plot(tmp_path: Path) -> None:
     figure.savefig(tmp_path / "timing.png")
     assert (tmp_path / "timing.png").stat().st_size > 1000
     Summary(Recording(())).plot().savefig(tmp_path / "empty.png")
+
+
+def test_the_timeline_shows_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_MOST_BARS", 3)
+    samples = [replace(s, gpu_us=100.0 * s.sequence) for s in series(5)]
+    timeline, _ = summary_of(samples).plot().axes
+    lengths = [bar.get_paths()[0].get_extents().width for bar in timeline.collections]
+    assert lengths == pytest.approx([0.3, 0.4, 0.5])  # milliseconds
 
 
 @pytest.mark.parametrize("name", ["_step", "$x_{$", "plain"])
