@@ -74,6 +74,11 @@ from syncfree.detector.suggestions import suggest
             {"api": "torch.tensor", "source": "n = tensor(3, device=d)", "direction": "h2d"},
             "`device=`",
         ),
+        ({"api": "Tensor.new", "source": "n = x.new([3])", "direction": "h2d"}, "`device=`"),
+        (
+            {"api": "Tensor.new_tensor", "source": "n = x.new_tensor(3)", "direction": "h2d"},
+            "`device=`",
+        ),
         (
             {"api": "Tensor.item", "source": "total += loss.item()  # and not the mean"},
             "total += loss.detach()",

@@ -187,15 +187,15 @@ def copies() -> None:
 
 def factories() -> None:
     x = numbers(6)
-    torch.zeros(3, device=DEVICE)
+    torch.zeros(3, device=DEVICE).new(2, 3).new(x.shape)
     torch.randn(3, device=torch.device(DEVICE))
     torch.randperm(6, device=DEVICE)
     torch.arange(3, device=x.device)
     torch.full((2,), 1.0, device=DEVICE)
-    torch.zeros_like(x)
-    torch.randn_like(x)
+    torch.randn_like(torch.zeros_like(x))
     x.new_zeros(3)
     x.new_tensor([1.0])  # conditional: Tensor.new_tensor
+    x.new([1.0])  # conditional: Tensor.new
     torch.tensor([x[0], x[1]])  # sync: Tensor.__float__
     torch.empty(3, device="cpu").tolist()
     torch.zeros_like(x, device="cpu").tolist()

@@ -198,7 +198,7 @@ _READS = re.compile(
     r"(?<!aten::)\bindex\b|tolist"
 )
 _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto\b")
-_NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(")
+_NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(|\.new(_tensor)?\(")
 _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _ASSERT = re.compile(r"\s*assert\b")

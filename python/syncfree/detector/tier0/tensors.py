@@ -124,6 +124,8 @@ def _legacy_new(old: Callable[..., Any]) -> Callable[..., Any]:
         made: Tensor = old(self, *args, **kwargs)
         if on_device(self):
             put(made, Place.DEVICE)
+            if args and not isinstance(args[0], (int, torch.Size, Tensor)):  # data, and no size
+                record_upload("Tensor.new", made)
         return made
 
     return new
