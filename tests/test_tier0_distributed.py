@@ -93,6 +93,15 @@ def test_sharded_networks_train(recorder: Recorder, make: Any) -> None:
     assert all(each.is_cuda for each in net.parameters())
 
 
+def test_sharded_weights_are_drawn(recorder: Recorder) -> None:
+    with torch.device("meta"):
+        net = nn.Linear(3, 2)
+    fully_shard(net)
+    net.to_empty(device="cuda").reset_parameters()
+    assert net.weight.is_cuda
+    assert net.weight.full_tensor().std() > 0
+
+
 def test_one_process_for_each_gpu_is_this_one() -> None:
     recorder, seen = Recorder(), []
 

@@ -223,8 +223,17 @@ def _properties(device: Any = None) -> Any:
     )
 
 
+# Seed and offset, as a GPU has them, for who counts draws by them, as DTensor does. What is drawn
+# comes from the CPU's generator.
+_rng_state = torch.zeros(16, dtype=torch.uint8)
+
+
 def _get_rng_state(device: Any = "cuda") -> torch.Tensor:
-    return torch.get_rng_state()
+    return _rng_state.clone()
+
+
+def _set_rng_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
+    _rng_state.copy_(new_state)
 
 
 _KEPT = {"amp", "CudaError", "DeferredCudaCallError", "cudaStatus", "has_half", "has_magma"} | {
@@ -296,7 +305,6 @@ _ANSWERS: dict[str, Any] = {
     "temperature": answer_with(30),
     "power_draw": answer_with(70000),
     "clock_rate": answer_with(1980),
-    # Random numbers of the virtual device come from the CPU's generator.
     "manual_seed": _none,
     "manual_seed_all": _none,
     "seed": _none,
@@ -304,8 +312,8 @@ _ANSWERS: dict[str, Any] = {
     "initial_seed": lambda: torch.initial_seed(),
     "get_rng_state": _get_rng_state,
     "get_rng_state_all": lambda: [_get_rng_state()],
-    "set_rng_state": _none,
-    "set_rng_state_all": _none,
+    "set_rng_state": _set_rng_state,
+    "set_rng_state_all": lambda new_states: _set_rng_state(new_states[0]),
     "get_sync_debug_mode": _zero,
     "set_sync_debug_mode": _none,
 }

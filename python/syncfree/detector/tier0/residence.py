@@ -134,7 +134,9 @@ def is_cuda(device: Any) -> bool:
         index = parsed.index
     if index not in (None, 0):
         raise VirtualDeviceError(
-            f"device cuda:{index}", "The virtual machine has one GPU, cuda:0: use that."
+            f"device cuda:{index}",
+            "The virtual machine has one GPU, cuda:0: use that, and start one process, as with "
+            "torchrun --nproc-per-node 1.",
         )
     return True
 
