@@ -87,6 +87,7 @@ from syncfree.detector.suggestions import suggest
         ({"api": "Tensor.item", "source": "losses.update(loss.item(), n)"}, "without its graph"),
         ({"api": "Tensor.__float__", "source": "total += float(loss) * n"}, "without its graph"),
         ({"api": "Tensor.item", "source": "losses[k] = loss.item()"}, "append `tensor.detach()`"),
+        ({"api": "Tensor.item", "source": "losses += [loss.item()]"}, "append `tensor.detach()`"),
         ({"api": "Tensor.item", "source": "kept['loss'] = loss.item()"}, "append `tensor.detach()"),
         ({"api": "Tensor.__bool__", "source": "best = max(acc1, best)"}, "torch.maximum(a, b)"),
         ({"api": "Tensor.__bool__", "source": "if max(a, b) > 3:"}, "torch.where(condition"),

@@ -9,7 +9,7 @@ _DEFERRED = "`syncfree.deferred(tensor)`"
 
 _LOGGING = re.compile(
     r"\bprint\(|\blog(s|ger|ging)?\b|\blog_|\.log\(|add_scalar|wandb|mlflow|set_postfix|"
-    r"set_description|tqdm|writer\.|\.append\(|\bf['\"]|^\s*[\w.]+\[[^=]+\] = ",
+    r"set_description|tqdm|writer\.|\.append\(|\bf['\"]|^\s*[\w.]+\[[^=]+\] = |\+= \[",
     re.IGNORECASE,
 )
 _CONDITION = re.compile(r"\bif\b(.+)\belse\b")
