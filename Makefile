@@ -9,7 +9,7 @@ PYTHON ?= python3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-gpu sanitize gpu-status bench readme-figures lint wheel cuda emulate clean setup fuzz help
+.PHONY: demo test test-gpu sanitize gpu-status bench readme-figures lint wheel cuda emulate upstream clean setup fuzz help
 
 # More processes than this share a GPU badly.
 IN_PARALLEL := --numprocesses=auto --maxprocesses=8
@@ -36,6 +36,7 @@ help:
 	@echo "make lint      formatting, types and spelling"
 	@echo "make cuda      the CUDA libraries for every supported GPU, also without one"
 	@echo "make emulate   tests of the CUDA kernels on this CPU (tools/cuda_on_cpu)"
+	@echo "make upstream  TorchMetrics' own tests with our names: CHECKOUT=a clone of it"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make clean     remove what these commands made"
 
@@ -122,6 +123,9 @@ emulate: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m cmake --build build/emulate --parallel 1
 	CUDA_ON_CPU_LIBRARY=build/emulate/libsyncfree_ops_cpu.so PYTHONPATH=tools/cuda_on_cpu$${PYTHONPATH:+:$$PYTHONPATH} \
 	  $(PY) -m pytest -p emulated_ops $(PYTEST_ARGS)
+
+upstream: $(STAMPS)/installed $(STAMPS)/needs-test
+	$(PY) tools/upstream.py $(CHECKOUT) $(PYTEST_ARGS)
 
 wheel: $(STAMPS)/needs-build
 	$(PY) -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
