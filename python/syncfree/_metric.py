@@ -38,22 +38,15 @@ class SyncFreeMetric(StatesInPlace):
     # torch.jit.script, which TorchMetrics' classes bear, cannot read annotations that are text.
     if TYPE_CHECKING:
         _all_own: bool
+
+        # Whether no class in between calls modules in its own way.
         _is_called_plainly: ClassVar[bool]
 
     # Whether update and compute are ours, with none of the user's in their place.
     _all_own = True
 
-    # Whether no class in between calls modules in its own way.
-    _is_called_plainly = True
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
-        cls._is_called_plainly = (
-            all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
-            and cls._call_impl is nn.Module._call_impl
-            and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
-        )
         if cls.__module__.startswith("syncfree."):
             # Python's errors for missing and unknown arguments name the function that they did not
             # fit: it should be the one that was called.
@@ -210,6 +203,10 @@ class SyncFreeMetric(StatesInPlace):
                 self.__dict__[name] = total + more
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
+        # Called for each new object, made or unpickled. In `__init_subclass__` this would miss
+        # classes whose first base has one that does not call on.
+        if "_is_called_plainly" not in vars(type(self)):
+            type(self)._is_called_plainly = _calls_plainly(type(self))
         if not self._are_own(_UPDATES):
             theirs = super()._wrap_update(update)
 
@@ -274,6 +271,15 @@ class SyncFreeMetric(StatesInPlace):
             return value
 
         return cached
+
+
+def _calls_plainly(cls: type[SyncFreeMetric]) -> bool:
+    behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
+    return (
+        all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
+        and cls._call_impl is nn.Module._call_impl
+        and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
+    )
 
 
 def _count_update(attributes: dict[str, Any], value: Any = None) -> None:
