@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from class_cases import CASES, ClassCase
 from processes import in_processes
-from syncfree import classification, image
+from syncfree import MetricCollection, classification, image
 
 # What is kept of images one by one comes in the order of the processes; in TorchMetrics' first the
 # first batch of each, then the second, for which all must have equally many.
@@ -302,3 +303,43 @@ def _an_error_in_compute(rank: int, world: int) -> None:
 
 def test_an_error_in_compute(tmp_path: Path) -> None:
     in_processes(2, _an_error_in_compute, tmp_path)
+
+
+class _Alone(Metric):
+    """Syncs in a way of its own: not at all, where `alone` says so."""
+
+    alone = True
+
+    @contextmanager
+    def sync_context(self, *args: Any, **kwargs: Any) -> Iterator[None]:
+        if self.alone:
+            kwargs["distributed_available"] = lambda: False
+        with super().sync_context(*args, **kwargs):
+            yield
+
+
+def _another_base(rank: int, world: int) -> None:
+    for case in CASES:
+        metric, usual = (
+            type("Mixed", (case.ours, _Alone), {})(**case.options),
+            case.ours(**case.options),
+        )
+        collection = MetricCollection({"mixed": metric.clone(), "usual": usual.clone()})
+        single = case.ours(**case.options, sync_on_compute=False)
+        for batch in case.batches("cpu", rank):
+            for each in (metric, collection, usual, single):
+                each.update(*batch)
+        mine, all_of_them = single.compute(), usual.compute()
+        torch.testing.assert_close(metric.compute(), mine)
+        got = collection.compute()
+        torch.testing.assert_close(got["mixed"], mine)
+        torch.testing.assert_close(got["usual"], all_of_them)
+        metric.alone, metric._computed = False, None
+        torch.testing.assert_close(metric.compute(), all_of_them)
+        with pytest.raises(KeyError), metric.sync_context():
+            raise KeyError
+        assert not metric._is_synced
+
+
+def test_another_base_syncs_in_its_own_way(tmp_path: Path) -> None:
+    in_processes(2, _another_base, tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from torchmetrics import Metric
 
 from syncfree._compute_groups import all_reductions, all_states, is_usual
 from syncfree._state_reduction import reduce_states
+from syncfree._states import StatesInPlace
 
 
 def reduce_together(
@@ -60,9 +61,17 @@ def _would_sync(metric: Metric) -> bool:
         and not metric._is_synced
         and metric.dist_sync_fn is None
         and is_usual(metric, "sync", "unsync", "sync_context", "_sync_dist", "_wrap_compute")
+        and _next_sync_context(metric).__module__ == "torchmetrics.metric"
         and callable(available)
         and available()
     )
+
+
+def _next_sync_context(metric: Metric) -> Callable[..., Any]:
+    """To which ours passes the call on: another base of a user's class may have one."""
+    if isinstance(metric, StatesInPlace):
+        return super(StatesInPlace, metric).sync_context
+    return metric.sync_context
 
 
 @contextmanager

@@ -250,11 +250,19 @@ class StatesInPlace(Metric):
         distributed_available: Callable[[], bool] | None = None,
     ) -> Iterator[None]:
         """The states of all processes inside, this process' own again afterwards, come what may."""
-        self.sync(dist_sync_fn, process_group, should_sync, distributed_available)
-        try:
-            yield
-        finally:
-            self.unsync(should_unsync=self._is_synced and should_unsync)
+        # By way of `super`, as another base of a user's class may sync in its own way.
+        with super().sync_context(
+            dist_sync_fn=dist_sync_fn,
+            process_group=process_group,
+            should_sync=should_sync,
+            should_unsync=should_unsync,
+            distributed_available=distributed_available,
+        ):
+            try:
+                yield
+            except BaseException:
+                self.unsync(should_unsync=self._is_synced and should_unsync)
+                raise
 
 
 def _can_hold(state: Tensor, default: Tensor) -> bool:
