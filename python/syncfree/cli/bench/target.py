@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from syncfree.cli.syncs.program import resolve
 from syncfree.errors import BenchmarkError
 
 
@@ -22,18 +22,18 @@ def load_function(target: str) -> Callable[..., Any]:
         target: A path or a module's name, a colon, and a name, which may have dots.
 
     Raises:
-        BenchmarkError: There is no such script, module or function.
+        BenchmarkError: It names no function, or there is no such script.
+        ProgramError: There is no such module, or nothing of that name in it.
     """
     place, colon, path = target.rpartition(":")
     if not colon or not place or not path:
         raise BenchmarkError(
             f"{target} is neither script.py:function nor module:function, as in model.py:step"
         )
-    found: Any = _script(Path(place)) if place.endswith(".py") else _module(place, target)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise BenchmarkError(f"{target}: {place} has no {path}")
-        found = getattr(found, name)
+    script = _script(Path(place)) if place.endswith(".py") else None
+    if script is None and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    found = resolve(target, script)
     if not callable(found):
         raise BenchmarkError(f"{target} is no function, but {type(found).__name__}")
     function: Callable[..., Any] = found
@@ -67,15 +67,3 @@ def _script(file: Path) -> ModuleType:
     sys.modules.setdefault(file.stem, module)
     spec.loader.exec_module(module)
     return module
-
-
-def _module(name: str, target: str) -> ModuleType:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        # A module that the program itself lacks is the program's error.
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise BenchmarkError(f"{target}: there is no module {error.name}") from None

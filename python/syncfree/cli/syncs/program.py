@@ -82,7 +82,7 @@ class Program:
             if self._is_module:
                 return _run_module(self.target, step_in_script, wrap_step)
             if self._script is None:
-                return _resolve(self.target)()
+                return resolve(self.target)()
             return _run_script(self._script, step_in_script, wrap_step)
 
     @contextmanager
@@ -101,9 +101,9 @@ class Program:
                 f"--step-function {step_function}: of a program that is a function it needs its "
                 "module, as in mypackage.train:step"
             )
-        original = _resolve(step_function)
+        original = resolve(step_function)
         path, _, last = name.rpartition(".")
-        owner = _resolve(f"{module}:{path}") if path else importlib.import_module(module)
+        owner = resolve(f"{module}:{path}") if path else importlib.import_module(module)
         setattr(owner, last, wrap(original))
         try:
             yield None
@@ -220,14 +220,20 @@ def _find(
     return None
 
 
-def _resolve(target: str) -> Any:
-    """The object of a ``module:path``."""
-    module, _, path = target.partition(":")
-    with _missing_named(target, module):
-        found: Any = importlib.import_module(module)
+def resolve(target: str, module: types.ModuleType | None = None) -> Any:
+    """The object of a ``place:path``; the place is a module to import, unless one is given.
+
+    Raises:
+        ProgramError: There is no such module, or nothing of that name in it.
+    """
+    place, _, path = target.rpartition(":")
+    found: Any = module
+    if module is None:
+        with _missing_named(target, place):
+            found = importlib.import_module(place)
     for name in path.split("."):
         if not hasattr(found, name):
-            raise ProgramError(f"{target}: {module} has no {path}")
+            raise ProgramError(f"{target}: {place} has no {path}")
         found = getattr(found, name)
     return found
 
