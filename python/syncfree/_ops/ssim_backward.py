@@ -74,13 +74,14 @@ def _differentiable(
 
     Only the images are kept. The ``states`` that some ops take behind them have no gradient.
     """
+    results = "value", *extra
 
     def forward(ctx: Any, preds: Tensor, target: Tensor, *rest: Any) -> Any:
         keep(ctx, (preds, target), rest[states:])
         return op(preds, target, *rest)
 
     def backward(ctx: Any, *arrived: Tensor | None) -> Any:
-        return gradients_of(ctx, **dict(zip(("value", *extra), arrived, strict=True)))
+        return gradients_of(ctx, **dict(zip(results, arrived, strict=True)))
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(name, (torch.autograd.Function,), methods)
