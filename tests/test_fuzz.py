@@ -41,7 +41,9 @@ Options = dict[str, Any]
 # What ours refuses and TorchMetrics takes, and when it may: rows of the compatibility table.
 STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
     r"Detected the following values in `target`": lambda p, t, o: has_bad_labels(t, o),
-    r"Detected the following values in `preds`": lambda p, t, o: has_bad_labels(p, o),
+    r"Detected the following values in `preds`": lambda p, t, o: has_bad_labels(
+        p, {**o, "ignore_index": None}
+    ),
     r"to be a tensor of": lambda p, t, o: p.is_complex() or t.is_complex(),
     r"If `target` is one-hot, pass": lambda p, t, o: (
         p.is_floating_point() and p.ndim > 1 and p.shape[1] == o["num_classes"]

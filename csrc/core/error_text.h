@@ -25,7 +25,9 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
     text << "the following values [0, 1]";
   else
     text << "labels in the range [0, " << record.classes - 1 << ']';
-  if (record.has_ignore_index) text << " or ignore_index=" << record.ignore_index;
+  // A prediction is never the ignored label: where the target is, it is not looked at.
+  if (record.has_ignore_index && record.kind == ErrorKind::kTargetOutOfRange)
+    text << " or ignore_index=" << record.ignore_index;
   text << '.';
   if (more > 0) text << " Later calls met " << more << " more.";
   return text.str();
