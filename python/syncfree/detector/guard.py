@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
 
 from syncfree.detector.allow import Pattern
@@ -87,16 +86,11 @@ class NoSync:
         self._open.append(region)
         return report
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         # Threads and tasks that share the guard may leave in another order than they entered.
         region = next(each for each in reversed(regions_here()) if each in self._open)
         self._open.remove(region)
-        region.__exit__(kind, error, traceback)
+        region.__exit__(*details)
 
 
 def _guarded(make_region: Callable[[], Region], function: Any) -> Any:

@@ -11,7 +11,7 @@ import os
 import select
 import threading
 from collections.abc import Callable
-from types import TracebackType
+from typing import Any
 
 MESSAGE = "called a synchronizing CUDA operation"
 
@@ -97,12 +97,7 @@ class StderrWatch:
         atexit.register(self._restore)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         atexit.unregister(self._restore)
         self._restore()
         if self._thread.is_alive():

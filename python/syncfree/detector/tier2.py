@@ -11,7 +11,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -63,17 +62,12 @@ class Tier2:
         torch.cuda.set_sync_debug_mode("warn")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         torch.cuda.set_sync_debug_mode(self._former)
         for patch in self._patches:
             patch.remove()
-        self._stderr.__exit__(kind, error, traceback)
-        self._warnings.__exit__(kind, error, traceback)
+        self._stderr.__exit__()
+        self._warnings.__exit__()
 
     def raise_at_call(self, on: bool) -> None:
         """Has torch raise instead of wait, until it was turned off as often as on."""

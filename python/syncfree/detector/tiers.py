@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from syncfree.detector.findings import Recorder
@@ -33,12 +32,7 @@ class Tier(Protocol):
     def __enter__(self) -> Any:
         """Begins to record."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> Any:
+    def __exit__(self, *_: Any) -> Any:
         """Records what is left and leaves torch as it was."""
 
 

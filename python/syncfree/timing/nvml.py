@@ -7,7 +7,6 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -145,12 +144,7 @@ class Monitor:
     def __enter__(self) -> Monitor:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.stop()
 
     def _run(self) -> None:

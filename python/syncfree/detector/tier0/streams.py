@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from itertools import count
-from types import TracebackType
 from typing import Any
 
 from syncfree.detector.tier0.recording import record
@@ -53,12 +52,7 @@ class Stream:
         set_stream(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         set_stream(self._before.pop())
 
     def __repr__(self) -> str:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -86,12 +85,7 @@ class Tier0:
         recording.listen(self._recorder)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         recording.leave(self._recorder)
         try:
             self.leave_thread()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from types import TracebackType
 from typing import Any
 
 from syncfree import _runtime
@@ -64,12 +63,7 @@ class Tier3:
             self.note = _PROFILER_NOTE
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         atexit.unregister(self._end)
         self._scopes.__exit__()
         self._end()
