@@ -74,7 +74,7 @@ def wait(api: str = "Tensor.item", **fields: Any) -> None:
 def install(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> None:
     """Every tier asked for is the stub."""
     kind = RefusingTier if number == 2 else StubTier
-    monkeypatch.setattr(tiers_module, "_has_gpu", lambda: number != 0)
+    monkeypatch.setattr(tiers_module, "has_gpu", lambda: number != 0)
     monkeypatch.setattr(tiers_module, "_made", lambda n, recorder: kind(recorder, number))
 
 

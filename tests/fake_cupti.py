@@ -158,7 +158,7 @@ def installed(
     fake = build(folders.mktemp("cupti"))
     monkeypatch.setenv(library_module.OVERRIDE, str(fake.path))
     monkeypatch.setenv(library_module.DRIVER_OVERRIDE, str(fake.path))
-    monkeypatch.setattr(tiers_module, "_has_gpu", lambda: True)
+    monkeypatch.setattr(tiers_module, "has_gpu", lambda: True)
     monkeypatch.setattr(tiers_module, "_said", set())
     monkeypatch.setattr(tier_module, "waiting_size", lambda: MIB)
     fake.library.fake_reset()

@@ -22,7 +22,7 @@ import detector_stub
 from syncfree.cli import main
 from syncfree.detector import tiers
 
-tiers._has_gpu = lambda: False
+tiers.has_gpu = lambda: False
 tiers._made = lambda number, recorder: detector_stub.StubTier(recorder)
 sys.exit(main(["syncs", *sys.argv[1:]]))
 """

@@ -26,7 +26,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import detector_stub
 from syncfree.detector import tiers
 tiers._made = lambda number, recorder: detector_stub.StubTier(recorder, 0)
-tiers._has_gpu = lambda: False  # without torch, whose import takes seconds
+tiers.has_gpu = lambda: False  # without torch, whose import takes seconds
 """
 
 WAITS = """

@@ -212,7 +212,7 @@ def test_tier_0_knows_them_too() -> None:
 
 
 def test_tier_2_knows_what_is_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers_module, "_has_gpu", lambda: True)
+    monkeypatch.setattr(tiers_module, "has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
     Waits.wait = lambda: warnings.warn(MESSAGE, stacklevel=2)

@@ -53,7 +53,7 @@ def fake(
     words = fake.arguments(*[0] * 16)
     monkeypatch.setenv(library_module.OVERRIDE, str(fake.path))
     monkeypatch.setenv(library_module.DRIVER_OVERRIDE, str(fake.path))
-    monkeypatch.setattr(tiers_module, "_has_gpu", lambda: True)
+    monkeypatch.setattr(tiers_module, "has_gpu", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
     monkeypatch.setattr(memory_module, "_measured", [None])  # a real GPU would be asked

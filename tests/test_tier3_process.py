@@ -37,7 +37,7 @@ def run(code: str, fake: FakeCupti, preload: str = "") -> subprocess.CompletedPr
         import syncfree
         from fake_cupti import FakeCupti
         from syncfree.detector import tiers
-        tiers._has_gpu = lambda: True
+        tiers.has_gpu = lambda: True
         fake = FakeCupti(Path({str(fake.path)!r}))
         wait = fake.call("cuStreamSynchronize")
     """

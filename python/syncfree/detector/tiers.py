@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from importlib import import_module
 from typing import Any, Literal, Protocol
 
 from syncfree.detector.findings import Recorder
@@ -55,7 +54,7 @@ def open_tier(choice: TierChoice, recorder: Recorder, *, raise_at_call: bool) ->
     if choice != "auto":
         tier = _entered(choice, recorder)
         return tier, getattr(tier, "note", "")
-    if not _has_gpu():
+    if not has_gpu():
         return _entered(0, recorder), "tier 0: torch sees no GPU here, so times are not known"
     if raise_at_call:
         return _entered(2, recorder), "tier 2: the one that raises before the host waits"
@@ -77,34 +76,27 @@ def _entered(number: int, recorder: Recorder) -> Tier:
 
 
 def _made(number: int, recorder: Recorder) -> Tier:
-    if number in (2, 3) and not _has_gpu():
+    if number in (2, 3) and not has_gpu():
         raise TierUnavailableError(
             f"tier {number} of the sync detector needs an NVIDIA GPU and a torch for CUDA, but "
             "torch.cuda.is_available() is False: use tier 0 or auto"
         )
-    tier: Tier
+    # Each loads what the others do without.
+    if number == 0:
+        from syncfree.detector.tier0 import Tier0
+
+        return Tier0(recorder)
     if number == 2:
         from syncfree.detector.tier2 import Tier2
 
         return Tier2(recorder)
-    module = f"syncfree.detector.tier{number}"
-    try:
-        tier = getattr(import_module(module), f"Tier{number}")(recorder)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise TierUnavailableError(
-            f"this version of syncfree has no tier {number}; tiers: 0 (no GPU), 2 (GPU)"
-        ) from None
-    return tier
+    from syncfree.detector.tier3 import Tier3
+
+    return Tier3(recorder)
 
 
 def has_gpu() -> bool:
     """Whether tiers that need a GPU may work here."""
-    return _has_gpu()
-
-
-def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
