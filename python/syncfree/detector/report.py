@@ -118,7 +118,9 @@ class Report:
     def without(self, known: Iterable[Finding]) -> Report:
         """The same report without some of its findings."""
         sites = {site_of(each.event) for each in known}
-        return self._with(each for each in self.findings if site_of(each.event) not in sites)
+        return self.with_findings(
+            each for each in self.findings if site_of(each.event) not in sites
+        )
 
     def compared(self, known: Iterable[Finding]) -> Report:
         """The same report with the mark of a baseline on each wait: known, or new.
@@ -127,12 +129,13 @@ class Report:
             known: Those that the baseline knows.
         """
         sites = {site_of(each.event) for each in known}
-        return self._with(
+        return self.with_findings(
             replace(each, known=site_of(each.event) in sites) if each.waits else each
             for each in self.findings
         )
 
-    def _with(self, findings: Iterable[Finding]) -> Report:
+    def with_findings(self, findings: Iterable[Finding]) -> Report:
+        """The same report with other findings."""
         return Report.of(
             findings,
             tier=self.tier,

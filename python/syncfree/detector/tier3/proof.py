@@ -72,16 +72,7 @@ class Prover:
             if proof == PROVEN and event.verdict is Verdict.CONDITIONAL:
                 event = replace(event, verdict=Verdict.SYNC, why=_WHY)
             findings.append(replace(each, event=event, proof=proof))
-        return Report.of(
-            findings,
-            tier=report.tier,
-            note=report.note,
-            seconds=report.seconds,
-            allowed=report.allowed,
-            lost=report.lost,
-            failed=report.failed,
-            idle=report.idle,
-        )
+        return report.with_findings(findings)
 
     def _before(self, place: Place) -> None:
         import torch
