@@ -12,9 +12,8 @@ from syncfree.detector.findings import Verdict
 from syncfree.detector.tier0.recording import quiet, record, thread
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import CUDA, Place, is_cuda, put_storage, storage_on_device
+from syncfree.detector.tier0.transfers import DOWN, UP
 from syncfree.errors import VirtualDeviceError
-
-_CPU = torch.device("cpu")
 
 
 def install(replace: Replacements) -> None:
@@ -62,7 +61,7 @@ def _download(storage: Any, api: str) -> Any:
         thread.saved = True
     record(
         api,
-        "A copy to the host returns when the GPU has finished everything queued before it.",
+        DOWN,
         direction="d2h",
         size=storage.nbytes(),
         host_memory="pageable",
@@ -88,7 +87,7 @@ def _to(old: Callable[..., Any]) -> Callable[..., Any]:
             return _download(self, "UntypedStorage.to")
         record(
             "UntypedStorage.to",
-            "A blocking copy to the GPU returns when what was queued before it is done too.",
+            UP,
             Verdict.CONDITIONAL,
             direction="h2d",
             size=self.nbytes(),

@@ -17,7 +17,6 @@ from syncfree.detector.tier0.residence import CUDA, Place, is_cpu, is_cuda, on_d
 from syncfree.detector.tier0.transfers import move, record_upload
 from syncfree.errors import VirtualDeviceError
 
-_CPU_DEVICE = torch.device("cpu")
 _READ = "The host needs the value, so it waits for the GPU and copies it."
 _WARNING_OF_GRADIENTS = ("Tensor.__float__", "Tensor.__complex__")
 _OF_GRADIENT = (  # torch's own words

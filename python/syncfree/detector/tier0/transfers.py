@@ -33,12 +33,12 @@ _MOVES_OF_WEIGHTS = tuple(
     )
 )
 
-_DOWN = "A copy to the host returns when the GPU has finished everything queued before it."
+DOWN = "A copy to the host returns when the GPU has finished everything queued before it."
 _DOWN_PAGEABLE = (
     "`non_blocking` has no effect on a copy to pageable memory, or to pinned memory with gaps: "
     "the host waits for the GPU."
 )
-_UP = "A blocking copy to the GPU returns when what was queued before it is done too."
+UP = "A blocking copy to the GPU returns when what was queued before it is done too."
 _UP_PAGEABLE = "From pageable memory a large copy waits even with `non_blocking`."
 
 
@@ -120,7 +120,7 @@ def record_download(
         return
     record(
         api,
-        _DOWN_PAGEABLE if non_blocking else _DOWN,
+        _DOWN_PAGEABLE if non_blocking else DOWN,
         direction="d2h",
         size=size,
         host_memory="pinned" if pinned else "pageable",
@@ -149,7 +149,7 @@ def record_upload(
     once = not non_blocking and _is_set_up()
     record(
         api,
-        _UP_PAGEABLE if non_blocking else _UP,
+        _UP_PAGEABLE if non_blocking else UP,
         Verdict.CONDITIONAL if non_blocking or once else Verdict.SYNC,
         direction="h2d",
         size=size,
