@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import detector_stub
 import syncfree
 from detector_stub import wait
 
@@ -47,6 +48,30 @@ def test_threads_that_run_already_do_not_count() -> None:
         done.wait(10)
     thread.join()
     assert (report.count, everything.count) == (0, 1)
+
+
+def test_a_thread_of_a_region_that_has_ended_suspends_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    detector_stub.install(monkeypatch, 2)
+    go, allowing, tried = (threading.Event() for _ in range(3))
+
+    def body() -> None:
+        go.wait(10)
+        with syncfree.allow_sync("of the first region"):
+            allowing.set()
+            tried.wait(10)
+
+    thread = threading.Thread(target=body)
+    with syncfree.detect_syncs("raise", raise_at="call"):
+        thread.start()
+    with syncfree.detect_syncs("raise", raise_at="call"):
+        go.set()
+        allowing.wait(10)
+        with pytest.raises(RuntimeError, match="would wait"):
+            wait()
+        tried.set()
+        thread.join()
 
 
 def test_two_threads_with_regions_of_their_own() -> None:

@@ -195,7 +195,7 @@ class Region:
         """Records the error by which tier 2 stops a wait; None for any other."""
         if not self.raises_at_call or error is None or isinstance(error, SyncError):
             return None
-        stopped = getattr(session.tier, "event_of_error", lambda error: None)(error)
+        stopped = session.tier.event_of_error(error) if session.tier is not None else None
         if stopped is None:
             return None
         self.report.record(stopped)

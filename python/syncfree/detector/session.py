@@ -61,7 +61,7 @@ class Session:
 
     def seen(self) -> int | None:
         """How many operations on tensors of the GPU the tier saw; None if it does not tell."""
-        return getattr(self.tier, "seen", None)
+        return None if self.tier is None else self.tier.seen
 
     def open(self, region: Region, choice: TierChoice, *, raise_at_call: bool) -> Tier:
         """Counts a region in; the first one enters the tier.
@@ -81,9 +81,9 @@ class Session:
             else:
                 tier = self.tier
             if raise_at_call:
-                _raise_at_call(tier, True)
+                tier.raise_at_call(True)
             if not is_first:
-                getattr(tier, "enter_thread", _nothing)()
+                tier.enter_thread()
             self._open = (*self._open, region)
             return tier
 
@@ -121,11 +121,11 @@ class Session:
             drain()
         finally:
             if raise_at_call:
-                _raise_at_call(tier, False)
+                tier.raise_at_call(False)
             if len(self._open) == 1:
                 tier.__exit__(None, None, None)
             else:
-                getattr(tier, "leave_thread", _nothing)()
+                tier.leave_thread()
 
 
 session = Session()
@@ -133,47 +133,35 @@ session = Session()
 
 def drain() -> None:
     """Has the tier record what happened so far, before the scope of the running code changes."""
-    getattr(session.tier, "drain", _nothing)()
+    tier = session.tier
+    if tier is not None:
+        tier.drain()
 
 
 def scope_changed() -> None:
     """Tells the tier that the running code is in another scope now."""
-    getattr(session.tier, "note_scope", _nothing)()
-
-
-def _nothing() -> None:
-    """In place of what a tier does not have."""
-
-
-def _raise_at_call(tier: Tier, on: bool) -> None:
-    # Tier 0 records before the wait, in the thread that waits: there the region itself raises.
-    if tier.number == 0:
-        return
-    switch = getattr(tier, "raise_at_call", None)
-    if switch is None:
-        raise DetectorError(
-            f"raise_at='call' cannot work inside of a region that uses tier {tier.number}, which "
-            "sees a wait only after it began: give the outer region tier=2"
-        )
-    switch(on)
+    tier = session.tier
+    if tier is not None:
+        tier.note_scope()
 
 
 def stop_raising() -> int:
     """Waits do not raise at the call until `go_on_raising` gets what this returns."""
-    switch = getattr(session.tier, "raise_at_call", None)
-    if switch is None:
+    tier, opened = session.tier, session.open_regions()
+    if tier is None:
         return 0
-    count = sum(region.raises_at_call for region in _around.get())
+    count = sum(region.raises_at_call for region in _around.get() if region in opened)
     for _ in range(count):
-        switch(False)
+        tier.raise_at_call(False)
     return count
 
 
 def go_on_raising(count: int) -> None:
     """Waits raise at the call again, if they did."""
-    for _ in range(count):
-        if session.tier is not None:
-            _raise_at_call(session.tier, True)
+    tier = session.tier
+    if tier is not None:
+        for _ in range(count):
+            tier.raise_at_call(True)
 
 
 def regions_here() -> tuple[Region, ...]:

@@ -21,6 +21,7 @@ from syncfree.detector.operators import operators_here
 from syncfree.detector.patching import Patch
 from syncfree.detector.stack import reader_here, stack_here, stack_of, stack_of_error
 from syncfree.detector.stderr_lines import MESSAGE, StderrWatch
+from syncfree.detector.tiers import Tier
 
 # What torch says once when the mode is set.
 _NOTICE = "Synchronization debug mode is a prototype feature"
@@ -32,14 +33,13 @@ _UNPLACED = (
 )
 
 
-class Tier2:
+class Tier2(Tier):
     """Records what torch's sync debug mode says, with the Python line.
 
     Args:
         recorder: Gets the events.
     """
 
-    name = "sync debug mode"
     number = 2
 
     def __init__(self, recorder: Recorder) -> None:

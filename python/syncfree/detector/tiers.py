@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from syncfree.detector.findings import Recorder
+from syncfree.detector.findings import Event, Recorder
 from syncfree.errors import DetectorError, SyncWarning
 
 TierChoice = Literal["auto", 0, 2, 3]
@@ -13,26 +13,61 @@ CHOICES: tuple[TierChoice, ...] = ("auto", 0, 2, 3)
 BY_NAME: dict[str, TierChoice] = {str(choice): choice for choice in CHOICES}
 
 
-class Tier(Protocol):
+class Tier:
     """A way to see waits. Entered once, for the outermost region.
 
-    A tier may have more methods. ``drain()`` records what the calling thread did so far and the
-    tier still holds back: a scope is about to change. ``note_scope()`` says, in the same thread,
-    that it has changed. ``raise_at_call(on)`` makes waits raise
-    before they block. ``enter_thread()`` and ``leave_thread()`` stand for `__enter__` and
-    `__exit__` of every further region, in the thread that opens or closes it: regions of several
-    threads may overlap, and the one that entered the tier need not be the last. ``seen`` counts
-    the operations on tensors of the GPU so far: where it does not grow, nothing was judged.
+    Attributes:
+        number: By which a user asks for it.
+        note: What a report says of it beside the number; empty where there is nothing to say.
     """
 
-    name: str
     number: int
+    note: str = ""
 
     def __enter__(self) -> Any:
         """Begins to record."""
 
     def __exit__(self, *_: Any) -> Any:
         """Records what is left and leaves torch as it was."""
+
+    @property
+    def seen(self) -> int | None:
+        """How many operations on tensors of the GPU there were so far; None if it does not tell.
+
+        Where it does not grow, nothing was judged.
+        """
+        return None
+
+    def enter_thread(self) -> None:
+        """Stands for `__enter__` of every further region, in the thread that opens it.
+
+        Regions of several threads may overlap, and the one that entered the tier need not be the
+        last.
+        """
+
+    def leave_thread(self) -> None:
+        """Stands for `__exit__` of every further region, in the thread that closes it."""
+
+    def drain(self) -> None:
+        """Records what the calling thread did so far: a scope is about to change."""
+
+    def note_scope(self) -> None:
+        """The calling thread is in another scope from here on."""
+
+    def raise_at_call(self, on: bool) -> None:
+        """Waits raise before they block, until it was turned off as often as on.
+
+        Raises:
+            DetectorError: The tier sees a wait only after it began.
+        """
+        raise DetectorError(
+            f"raise_at='call' cannot work inside of a region that uses tier {self.number}, which "
+            "sees a wait only after it began: give the outer region tier=2"
+        )
+
+    def event_of_error(self, error: BaseException) -> Event | None:
+        """The wait that was refused with an error; None if it is another error."""
+        return None
 
 
 class TierUnavailableError(DetectorError):
@@ -53,14 +88,14 @@ def open_tier(choice: TierChoice, recorder: Recorder, *, raise_at_call: bool) ->
     """
     if choice != "auto":
         tier = _entered(choice, recorder)
-        return tier, getattr(tier, "note", "")
+        return tier, tier.note
     if not has_gpu():
         return _entered(0, recorder), "tier 0: torch sees no GPU here, so times are not known"
     if raise_at_call:
         return _entered(2, recorder), "tier 2: the one that raises before the host waits"
     try:
         tier = _entered(3, recorder)
-        return tier, getattr(tier, "note", "")
+        return tier, tier.note
     except TierUnavailableError as error:
         note = f"tier 2 (torch's sync debug mode), which misses some waits: {error}"
         if note not in _said:

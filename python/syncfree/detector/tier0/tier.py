@@ -28,6 +28,7 @@ from syncfree.detector.tier0 import (
 )
 from syncfree.detector.tier0.following import FollowMarks
 from syncfree.detector.tier0.replacing import Replacements
+from syncfree.detector.tiers import Tier
 from syncfree.errors import DetectorError
 
 _PARTS = (
@@ -42,7 +43,7 @@ _PARTS = (
 )
 
 
-class Tier0:
+class Tier0(Tier):
     """Runs what is inside on the CPU as if there were one GPU, and records waits for it.
 
     The running code sees ``torch.cuda.is_available()``; tensors that it moves to ``"cuda"`` are CPU
@@ -67,7 +68,6 @@ class Tier0:
         ['Tensor.item']
     """
 
-    name = "virtual device"
     number = 0
 
     def __init__(self, recorder: Recorder) -> None:
@@ -103,6 +103,9 @@ class Tier0:
         """Undoes one `enter_thread` of the calling thread."""
         if self._modes.__dict__.get("entered"):
             self._modes.entered.pop().__exit__(None, None, None)
+
+    def raise_at_call(self, on: bool) -> None:
+        """Nothing to be done: as it records before the wait, in its thread, the region raises."""
 
 
 class _Installation:

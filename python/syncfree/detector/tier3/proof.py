@@ -15,7 +15,7 @@ from syncfree import _runtime
 from syncfree.detector.findings import Event, Finding, Verdict
 from syncfree.detector.line_hooks import BeforeLines, Place
 from syncfree.detector.report import Report
-from syncfree.detector.session import session
+from syncfree.detector.session import scope_changed
 from syncfree.detector.tier3.judging import OUTLASTED
 from syncfree.detector.tier3.spin import Spin
 
@@ -84,9 +84,7 @@ class Prover:
             return
         with _runtime.OwnCalls():
             Spin(torch.cuda.current_stream()).start(milliseconds)
-        mark = getattr(session.tier, "note_scope", None)
-        if mark is not None:
-            mark()
+        scope_changed()  # puts the mark
 
 
 def _tries(count: int) -> Iterator[float]:

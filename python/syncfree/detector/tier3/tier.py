@@ -15,7 +15,7 @@ from syncfree.detector.tier3.judging import Judge
 from syncfree.detector.tier3.library import open_watch
 from syncfree.detector.tier3.memory import waiting_size
 from syncfree.detector.tier3.scopes import Scopes
-from syncfree.detector.tiers import TierUnavailableError
+from syncfree.detector.tiers import Tier, TierUnavailableError
 
 _TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _PROFILER_NOTE = (
@@ -27,18 +27,16 @@ _said: set[str] = set()
 _mark_memory: list[Any] = []
 
 
-class Tier3:
+class Tier3(Tier):
     """Records the driver calls that make the host wait, with the Python line.
 
     Args:
         recorder: Gets the events.
     """
 
-    name = "CUPTI"
     number = 3
 
     def __init__(self, recorder: Recorder) -> None:
-        self.note = ""
         self._recorder = recorder
         self._lock = threading.RLock()
         self._process = os.getpid()
