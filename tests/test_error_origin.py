@@ -67,14 +67,14 @@ def late(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: seen.append(f"bad on {device}."))
     known = torch.ops.syncfree
     monkeypatch.setattr(known, "has_error_record", lambda device: device == 1, raising=False)
-    monkeypatch.setattr(_errors, "_take", lambda slot: " ".join(seen))
+    monkeypatch.setattr(_error_records, "_take", lambda slot: " ".join(seen))
     monkeypatch.delattr(sys, "last_value", raising=False)
     return seen
 
 
 def test_the_end_of_a_program_is_behind_its_kernels(late: list[str]) -> None:
     with pytest.warns(UserWarning, match=r"^Never read before .*: bad on 1\.$"):
-        _errors._warn_of_unread()
+        _error_records._warn_of_unread()
 
 
 def test_a_program_that_failed_does_not_wait_at_its_end(
@@ -83,10 +83,10 @@ def test_a_program_that_failed_does_not_wait_at_its_end(
     monkeypatch.setattr(sys, "last_value", OSError(), raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _errors._warn_of_unread()
+        _error_records._warn_of_unread()
     late.append("seen in time.")
     with pytest.warns(UserWarning, match=r": seen in time\.$"):
-        _errors._warn_of_unread()
+        _error_records._warn_of_unread()
 
 
 def test_kernels_that_fail_do_not_hide_an_error_at_the_end(
@@ -98,7 +98,7 @@ def test_kernels_that_fail_do_not_hide_an_error_at_the_end(
     monkeypatch.setattr(torch.cuda, "synchronize", fail)
     late.append("seen in time.")
     with pytest.warns(UserWarning, match=r": seen in time\.$"):
-        _errors._warn_of_unread()
+        _error_records._warn_of_unread()
 
 
 def test_more_metrics_than_slots(monkeypatch: pytest.MonkeyPatch) -> None:
