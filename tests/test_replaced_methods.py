@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import syncfree as sf
 from class_cases import CASES, ClassCase
 
 Change = Callable[[Any], Any]
@@ -42,3 +43,13 @@ def test_forward_calls_it_as_torchmetrics(
         torch.testing.assert_close(ours(*batch), theirs(*batch), rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(ours.metric_state, theirs.metric_state, rtol=1e-6, atol=0)
     torch.testing.assert_close(ours.compute(), theirs.compute(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [sf.on_side_stream, sf.EventTimer("cpu").wrap])
+def test_a_class_made_of_the_changed_one_does_not_make_its_methods_ours(
+    make: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sf.MulticlassAccuracy, "compute", lambda self: torch.tensor(42.0))
+    labels = torch.tensor([0, 1, 2])
+    assert make(sf.MulticlassAccuracy(3))(labels, labels) == 42
+    assert sf.MulticlassAccuracy(3)(labels, labels) == 42

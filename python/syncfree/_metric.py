@@ -47,7 +47,10 @@ class SyncFreeMetric(StatesInPlace):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__module__.startswith("syncfree."):
+        # A side stream and a timer make classes of the same name, at a time when a user may have
+        # put other methods on it.
+        is_made = cls.__mro__[1].__qualname__ == cls.__qualname__
+        if cls.__module__.startswith("syncfree.") and not is_made:
             # Python's errors for missing and unknown arguments name the function that they did not
             # fit: it should be the one that was called.
             for method, called in (("_evaluate", "forward"), ("update", "update")):
