@@ -102,7 +102,8 @@ def test_sharded_weights_are_drawn(recorder: Recorder) -> None:
     assert net.weight.full_tensor().std() > 0
 
 
-def test_one_process_for_each_gpu_is_this_one() -> None:
+@pytest.mark.parametrize("rest", [(), (True, False, "spawn")])
+def test_one_process_for_each_gpu_is_this_one(rest: tuple[Any, ...]) -> None:
     recorder, seen = Recorder(), []
 
     def work(rank: int, added: int) -> None:
@@ -111,6 +112,6 @@ def test_one_process_for_each_gpu_is_this_one() -> None:
         sys.exit(0)
 
     with Tier0(recorder):
-        torch.multiprocessing.spawn(work, args=(2,), nprocs=torch.cuda.device_count())
+        torch.multiprocessing.spawn(work, (2,), torch.cuda.device_count(), *rest)
     assert seen == [6.0]
     assert [each.function.rpartition(".")[2] for each in waits(recorder)] == ["work"]

@@ -93,10 +93,15 @@ def _in_place(old: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(old)
     def spawn(
-        fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, **kwargs: Any
+        fn: Callable[..., Any],
+        args: Any = (),
+        nprocs: int = 1,
+        join: bool = True,
+        *rest: Any,
+        **kwargs: Any,
     ) -> Any:
         if nprocs != 1 or not join:
-            return old(fn, args, nprocs, join, **kwargs)
+            return old(fn, args, nprocs, join, *rest, **kwargs)
         try:
             fn(0, *args)
         except SystemExit as end:
