@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,19 @@ def test_devices_by_number() -> None:
         (scattered,) = nn.parallel.scatter(torch.ones(2), [0])
         assert scattered.is_cuda
     assert torch.device is before
+
+
+def test_a_torchscript_function_older_than_the_tier_takes_a_device(tmp_path: Path) -> None:
+    file = tmp_path / "scripted.py"
+    file.write_text(
+        "import torch\n"
+        "from typing import Optional\n"
+        "def zeros(size: int, device: Optional[torch.device] = None):\n"
+        "    return torch.zeros(size, device=device)\n"
+    )
+    zeros = runpy.run_path(str(file))["zeros"]
+    with Tier0(Recorder()):
+        assert torch.jit.script(zeros)(2).tolist() == [0, 0]
 
 
 def test_results_of_type_as_are_where_the_other_is() -> None:

@@ -20,6 +20,7 @@ def install(replace: Replacements) -> None:
         torch.device(0)
     except RuntimeError:
         replace.put(torch, "device", _Device)
+        replace.wrap(torch.jit.annotations, "try_ann_to_type", _annotated)
     replace.wrap(torch._C._nn, "_parse_to", _parsing)
 
 
@@ -56,6 +57,16 @@ class _DeviceType(type):
 
 
 _Device = _DeviceType("device", (), {"__module__": "torch", "__doc__": torch.device.__doc__})
+
+
+def _annotated(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Of torch.jit, which asks for what `torch.device` is now: annotations may be older."""
+
+    @wraps(old)
+    def try_ann_to_type(ann: Any, *args: Any, **kwargs: Any) -> Any:
+        return old(_Device if ann is _TorchDevice else ann, *args, **kwargs)
+
+    return try_ann_to_type
 
 
 def _parsing(old: Callable[..., Any]) -> Callable[..., Any]:
