@@ -216,6 +216,8 @@ def test_questions_about_the_device() -> None:
         assert torch.accelerator.current_accelerator().type == "cuda"
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+        torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+        torch.cuda.set_rng_state_all([])  # as of a machine without a GPU
         with torch.cuda.nvtx.range("step"), torch.cuda.device(0):
             pass
         assert not hasattr(torch._C, "_cuda_no_such_thing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -236,6 +236,11 @@ def _set_rng_state(new_state: torch.Tensor, device: Any = "cuda") -> None:
     _rng_state.copy_(new_state)
 
 
+def _set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    for state in new_states:  # none in a checkpoint of a machine without a GPU
+        _set_rng_state(state)
+
+
 _KEPT = {"amp", "CudaError", "DeferredCudaCallError", "cudaStatus", "has_half", "has_magma"} | {
     "OutOfMemoryError",
     "AcceleratorError",
@@ -313,7 +318,7 @@ _ANSWERS: dict[str, Any] = {
     "get_rng_state": _get_rng_state,
     "get_rng_state_all": lambda: [_get_rng_state()],
     "set_rng_state": _set_rng_state,
-    "set_rng_state_all": lambda new_states: _set_rng_state(new_states[0]),
+    "set_rng_state_all": _set_rng_state_all,
     "get_sync_debug_mode": _zero,
     "set_sync_debug_mode": _none,
 }
