@@ -1,6 +1,7 @@
 """What the ops of the accuracies ask of shapes, for their fakes.
 
-csrc/ops/accuracy_arguments.cpp asks the same in the same words and order.
+csrc/ops/accuracy_checks.cpp, and accuracy_arguments.cpp for a list of k, ask the same in the same
+words and order.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _sequence(sample: Sample) -> tuple[int, float]:
 
 
 def _sample(name: str, kind: Kind, raw: tuple[Any, ...]) -> Sample:
-    """From the fields of csrc/runtime/region_types.cpp's as_tuple."""
+    """From the fields of csrc/runtime/timer_type.cpp's as_tuple."""
     sequence, parent, thread, stream, device, depth, size, flags, *times = raw
     host_start, host_enqueue, host_gap, gpu_start, gpu, gpu_gap, mhz = times
     return Sample(
