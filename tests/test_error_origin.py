@@ -77,10 +77,14 @@ def test_the_end_of_a_program_is_behind_its_kernels(late: list[str]) -> None:
         _error_records._warn_of_unread()
 
 
-def test_a_program_that_failed_does_not_wait_at_its_end(
-    late: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", ["exception", "group"])
+def test_a_program_does_not_wait_at_its_end_for_what_may_never_come(
+    late: list[str], monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr(sys, "last_value", OSError(), raising=False)
+    if reason == "exception":
+        monkeypatch.setattr(sys, "last_value", OSError(), raising=False)
+    else:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _error_records._warn_of_unread()

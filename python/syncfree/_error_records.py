@@ -17,6 +17,7 @@ from collections import deque
 from contextlib import suppress
 
 import torch
+import torch.distributed as dist
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._call_places import call_places, line_of
@@ -143,10 +144,15 @@ def wait() -> None:
             torch.cuda.synchronize(device)
 
 
+def _all_kernels_end() -> bool:
+    """Not a collective that other processes do not join, as after an exception in one of them."""
+    in_group = dist.is_available() and dist.is_initialized()
+    return not in_group and not hasattr(sys, "last_value")
+
+
 @atexit.register
 def _warn_of_unread() -> None:
-    # After an exception a kernel may never end, such as a collective without the other processes.
-    if torch.cuda.is_initialized() and not hasattr(sys, "last_value"):
+    if torch.cuda.is_initialized() and _all_kernels_end():
         with suppress(RuntimeError):  # of the program's kernels: records are read all the same
             wait()
     text = _take_all()
