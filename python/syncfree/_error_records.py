@@ -145,7 +145,7 @@ def wait() -> None:
 
 
 def _all_kernels_end() -> bool:
-    """Not a collective that other processes do not join, as after an exception in one of them."""
+    """False where a collective may be left that other processes never join, and never ends."""
     in_group = dist.is_available() and dist.is_initialized()
     return not in_group and not hasattr(sys, "last_value")
 
