@@ -81,12 +81,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no CUDA device; `make test-gpu` runs it"))
         if item.get_closest_marker("needs_two_gpus") and gpus < 2:
             item.add_marker(pytest.mark.skip(reason="fewer than two CUDA devices"))
+    # One process begins with tests that want the GPU alone, the others with those that want none.
+    if gpus:
+        items.sort(key=lambda item: 0 if _wants_a_gpu_alone(item) else 1 + _uses_a_gpu(item))
 
 
 def _uses_a_gpu(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(name) for name in ("needs_cuda", "needs_two_gpus")):
         return True
     return hasattr(item, "callspec") and item.callspec.params.get("device") == "cuda"
+
+
+def _wants_a_gpu_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -96,8 +103,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if run is None or not torch.cuda.is_available() or not _uses_a_gpu(item):
         return (yield)
     with (Path(tempfile.gettempdir()) / f"syncfree-tests-{run}.lock").open("w") as lock:
-        alone = item.get_closest_marker("alone") is not None
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_EX if _wants_a_gpu_alone(item) else fcntl.LOCK_SH)
         return (yield)
 
 
