@@ -61,7 +61,7 @@ STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
 
 def has_bad_labels(labels: Tensor, options: Options) -> bool:
     classes = options.get("num_classes", 2) or math.inf
-    whole = labels.double()
+    whole = labels.cpu().double()
     bad = ~((whole >= 0) & (whole < classes) & (whole == whole.trunc()))
     if options["ignore_index"] is not None:
         bad &= whole != options["ignore_index"]
@@ -183,13 +183,14 @@ def is_huge(*tensors: Tensor) -> bool:
 
 
 def is_whole(x: Tensor) -> bool:
+    x = x.cpu()
     return not x.is_floating_point() or bool((x == x.trunc()).all())
 
 
 def no_ties(scores: Tensor) -> bool:
     if scores.ndim < 2 or has_nan(scores) or scores.is_complex():
         return False
-    ordered = scores.sort(1).values
+    ordered = scores.cpu().sort(1).values
     return bool((ordered.diff(dim=1) != 0).all())
 
 
