@@ -157,15 +157,7 @@ class WindowSums : public PartialSums<Taps, kCount> {
     }
   }
 
- private:
-  using Base = PartialSums<Taps, kCount>;
-  using Base::about;
-  using Base::kLast;
-  using Base::kOld;
-  using Base::partial;
-  using Base::square_;
-  using Base::sum_;
-
+  // Sums of w x and w x^2 over each window's part of a row. `x` is used up.
   static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
                                              float (&row_square)[kCount]) {
     filter(x, row_sum, [](float end, float sum) { return end + sum; });
@@ -174,6 +166,15 @@ class WindowSums : public PartialSums<Taps, kCount> {
     for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
     filter(x, row_square, [](float end, float sum) { return fmaf(end, end, sum); });
   }
+
+ private:
+  using Base = PartialSums<Taps, kCount>;
+  using Base::about;
+  using Base::kLast;
+  using Base::kOld;
+  using Base::partial;
+  using Base::square_;
+  using Base::sum_;
 
   // Adds the outermost columns by `add_end`.
   template <class AddEnd>
