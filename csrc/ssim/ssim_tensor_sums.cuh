@@ -189,28 +189,33 @@ class ColumnSums {
     pivot_of_complete = pivot_;
     nearly_complete_ = begun_;
     begun_.clear();
-    const BlockOperands sums(moments.sum), squares(moments.square);
-    const auto add = [&](Share share, WindowMoments& to) {
-      const uint4 operand = taps.operand[share][lane];
-      sums.add_to(to.sum, operand);
-      squares.add_to(to.square, operand);
-    };
     if (moves) {
       nearly_complete_.move_pivot(-delta, taps.total[kBegins][lane]);
       WindowMoments last;
       last.clear();
-      add(kCompletes, last);
+      add_shares(BlockOperands(moments.sum), taps, last.sum, &WindowMoments::sum);
+      add_shares(BlockOperands(moments.square), taps, last.square, &WindowMoments::square);
       last.move_pivot(delta, taps.total[kCompletes][lane]);
       complete.add(last);
     } else {
-      add(kCompletes, complete);
+      add_shares(BlockOperands(moments.sum), taps, complete.sum, &WindowMoments::sum);
+      add_shares(BlockOperands(moments.square), taps, complete.square, &WindowMoments::square);
     }
-    add(kIsMiddle, nearly_complete_);
-    add(kBegins, begun_);
     pivot_ = pivot;
   }
 
  private:
+  using Sums = Fragment[kColumns / 2];
+
+  __device__ void add_shares(const BlockOperands& operands, const ColumnTaps& taps, Sums& complete,
+                             Sums WindowMoments::* sums) {
+    const auto& of_lane = taps.operand;
+    const int lane = threadIdx.x % 32;
+    operands.add_to(complete, of_lane[kCompletes][lane]);
+    operands.add_to(nearly_complete_.*sums, of_lane[kIsMiddle][lane]);
+    operands.add_to(begun_.*sums, of_lane[kBegins][lane]);
+  }
+
   WindowMoments nearly_complete_;  // of the block that entered last: its next will complete them
   WindowMoments begun_;            // of the next block
   float pivot_ = 0.0f;             // of both

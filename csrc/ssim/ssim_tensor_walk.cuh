@@ -87,7 +87,8 @@ class TensorWalk {
     rows_from(height() / 2).next(sample);
     ask_for(rows, ahead);
     level_ = level_of_strip(sample);
-    put(rows, ahead, row, 0);
+    put(ahead, row, 0);
+    ask_for(rows, ahead);
     s_.clear();
     d_.clear();
 
@@ -96,8 +97,8 @@ class TensorWalk {
     std::int64_t unit = first;
     for (int turn = 0; row < end + kBlockRows; row += kBlockRows, turn ^= 1) {
       __syncthreads();
-      take_block(turn, row);
-      if (row + kBlockRows < end + kBlockRows) put(rows, ahead, row + kBlockRows, turn ^ 1);
+      if (row + kBlockRows < end + kBlockRows) put(ahead, row + kBlockRows, turn ^ 1);
+      take_block(turn, row, [&] { ask_for(rows, ahead); });
       if (row <= begin) {
         outputs_.forget();
       } else if (row >= min(unit_end, end)) {
@@ -129,7 +130,7 @@ class TensorWalk {
 
   // Puts the warp's rows of the block that begins with `row` into shared memory and asks for its
   // next ones.
-  __device__ void put(Rows& rows, RowData<Element> (&ahead)[kLaneRows], int row, int turn) {
+  __device__ void put(const RowData<Element> (&ahead)[kLaneRows], int row, int turn) {
     const int warp = threadIdx.x / 32;
     BlockOfRows& block = memory_.rows[turn];
     PixelSums sums{};
@@ -152,7 +153,6 @@ class TensorWalk {
       const PixelSums of_row = PixelSums::of(x.s, x.d);
       sums = r == 0 ? of_row : sums + of_row;
     }
-    ask_for(rows, ahead);
     flag(sums, memory_.flags[turn]);
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row + kLaneRows * warp);
   }
@@ -173,7 +173,8 @@ class TensorWalk {
   }
 
   // The rows from `row` on enter, and the outputs of the block above them leave.
-  __device__ void take_block(int turn, int row) {
+  template <class Ask>
+  __device__ void take_block(int turn, int row, const Ask& ask) {
     const BlockOfRows& block = memory_.rows[turn];
     const PixelFlags& flags = memory_.flags[turn];
     const auto in_warp = [](std::uint32_t lanes) {
@@ -196,6 +197,7 @@ class TensorWalk {
     d_.take_block(moments, pivot.d, memory_.taps, d, d_pivot);
     filter(block.s, pivot.s, moves_s, moments);
     s_.take_block(moments, pivot.s, memory_.taps, s, s_pivot);
+    ask();
     if constexpr (kAddsErrors<kTask>) sum_errors(block, row);
 
     const float zero_s = level_ + s_pivot;
