@@ -116,7 +116,7 @@ struct WindowMoments {
       for (int i = 0; i < 4; ++i) sum[j][i] = square[j][i] = 0.0f;
   }
 
-  // From sums about `from` to sums about `to`; `total` of the taps they hold, for either row.
+  // To sums about a pivot lower by `delta`; `total` of the taps they hold, for either row.
   __device__ void move_pivot(float delta, const float (&total)[kLaneRows]) {
 #pragma unroll
     for (int j = 0; j < kColumns / 2; ++j)
@@ -178,8 +178,8 @@ class ColumnSums {
     pivot_ = 0.0f;
   }
 
-  // Sums of the block before the one that enters, about `pivot_of_sums`. `pivot` is that of the
-  // block that enters.
+  // A block enters, about `pivot`; the sums of the one before it are complete, about
+  // `pivot_of_complete`.
   __device__ void take_block(const RowMoments& moments, float pivot, const ColumnTaps& taps,
                              WindowMoments& complete, float& pivot_of_complete) {
     const int lane = threadIdx.x % 32;

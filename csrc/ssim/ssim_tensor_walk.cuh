@@ -128,8 +128,7 @@ class TensorWalk {
     rows.skip(kBlockRows - kLaneRows);
   }
 
-  // Puts the warp's rows of the block that begins with `row` into shared memory and asks for its
-  // next ones.
+  // Puts the warp's rows of the block that begins with `row` into shared memory.
   __device__ void put(const RowData<Element> (&ahead)[kLaneRows], int row, int turn) {
     const int warp = threadIdx.x / 32;
     BlockOfRows& block = memory_.rows[turn];
