@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,6 +135,15 @@ def test_fractions_as_predicted_labels(device: str) -> None:
             device,
         )
     assert multiclass_accuracy(preds, target, average="micro").item() == 0.25
+
+
+@pytest.mark.parametrize("options", [{}, {"num_classes": 8, "validate_args": False}], ids=str)
+def test_numbers_that_are_no_class_are_wrong(options: dict[str, Any], device: str) -> None:
+    """Where nothing checks labels, and even beside an equal number."""
+    labels = torch.tensor([0.5, 7.0, math.inf, -math.inf, math.nan], device=device)
+    assert multiclass_accuracy(labels, labels, average="micro", **options).item() == float(
+        torch.tensor(1 / 5)
+    )
 
 
 def test_classes_unknown(device: str) -> None:

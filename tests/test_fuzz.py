@@ -167,7 +167,7 @@ def test_multiclass_accuracy(data: st.DataObject, device: str) -> None:
         "ignore_index": data.draw(IGNORED, "ignore_index"),
     }
     # A fraction is cut off before it is compared with the ignored class; theirs, after. Without a
-    # number of classes it is no error, and equals no other.
+    # number of classes it is no error, and equals no other. Nor does an infinity.
     known = options["ignore_index"] is None and options["num_classes"] is not None
     assume(known or is_whole(target))
     # Which of equal scores torch.topk takes is not told.
@@ -184,7 +184,7 @@ def is_huge(*tensors: Tensor) -> bool:
 
 def is_whole(x: Tensor) -> bool:
     x = x.cpu()
-    return not x.is_floating_point() or bool((x == x.trunc()).all())
+    return not x.is_floating_point() or bool((x.isfinite() & (x == x.trunc())).all())
 
 
 def no_ties(scores: Tensor) -> bool:
