@@ -49,9 +49,6 @@ StripWindow strip_window(const Problem& problem) {
 }
 
 double strip_tap_sum(StripWindow window) {
-#ifdef SYNCFREE_TENSOR_SSIM
-  if (window == StripWindow::kGaussian && current_device_info().code_architecture >= 80) return 1.0;
-#endif
   return window == StripWindow::kUniform ? kTapSumOf<UniformWindow> : kTapSumOf<GaussianWindow>;
 }
 
@@ -72,13 +69,6 @@ cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_
     return has_errors || has_more
                ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, stream)
                : launch_strips_as<StripTask::kValue, UniformWindow>(job, stream);
-#ifdef SYNCFREE_TENSOR_SSIM
-  if (current_device_info().code_architecture >= 80) {
-    if (has_more) return launch_tensor_as<StripTask::kAnything>(job, stream);
-    return has_errors ? launch_tensor_as<StripTask::kErrors>(job, stream)
-                      : launch_tensor_as<StripTask::kValue>(job, stream);
-  }
-#endif
   if (has_more) return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, stream);
   return has_errors ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, stream)
                     : launch_strips_as<StripTask::kValue, GaussianWindow>(job, stream);

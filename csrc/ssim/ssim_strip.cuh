@@ -97,10 +97,6 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   }
 }
 
-// ssim_tensor.cuh: the same for the Gaussian window, on GPUs with TF32.
-template <StripTask kTask>
-cudaError_t launch_tensor_as(const Job<float>& job, cudaStream_t stream);
-
 template <StripTask kTask, class Taps, class Rows>
 void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t stream) {
   const std::int64_t total = job.results.images * job.results.units_per_image;

@@ -66,7 +66,7 @@ struct WalkMemory {
 // judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
 // not matter where the warp began. Of 16 pixels of noise about zero one in 20,000 sets seems to
 // need a pivot with kSpread 2, one in a million with 4.
-template <class Taps, int kSpread = 2, int kPixels = 4 * kColumns>
+template <class Taps, int kSpread = 2>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
@@ -77,13 +77,13 @@ class LevelRules {
     return needs_none(sums.sum.d, sums.square.d, 0.5f, twice_c2);
   }
 
-  // Of four columns in the pair of rows that stands in shared memory: d lies `kPlane` behind s.
-  template <int kPlane = kRowFloats, int kPitch = 2 * kPlane>
+  // Of four columns in the pair of rows that stands in shared memory.
+  template <int kPitch = kRowFloats>
   static __device__ SumDifference level_of_pair(const PixelSums& sums, const float* own) {
     constexpr float kShare = 0.5f / kColumns;
     const SumDifference level{sums.sum.s * kShare, sums.sum.d * kShare};
     const bool usual = is_usual(level.s) && is_usual(level.d);
-    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels<kPlane, kPitch>(own);
+    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels<kPitch>(own);
   }
 
   // Not beyond 1024 times the data range, about.
@@ -94,25 +94,24 @@ class LevelRules {
   static constexpr float kUsual = 1024.0f / kTapSum;
 
   static __device__ bool needs_none(float sum, float square, float care, float twice_c2) {
-    constexpr float kCount = kPixels;
+    constexpr float kPixels = 4.0f * kColumns;
     constexpr float kMeanWeight = 1.0f / (1.0f + kSpread);
-    constexpr float kAbsolute = kCount * kCount * kMeanWeight / (kTapSum * kTapSum);
-    const float limit = fmaf(kCount * kSpread * kMeanWeight, square, care * kAbsolute * twice_c2);
+    constexpr float kAbsolute = kPixels * kPixels * kMeanWeight / (kTapSum * kTapSum);
+    const float limit = fmaf(kPixels * kSpread * kMeanWeight, square, care * kAbsolute * twice_c2);
     return __fmul_rn(sum, sum) < limit;  // false for NaN and infinities
   }
 
   // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
   // Where all pixels lie far outside the data range, none of them is an outlier.
-  template <int kPlane, int kPitch>
+  template <int kPitch>
   static __device__ SumDifference level_of_usual_pixels(const float* own) {
     float least = INFINITY;
-    for (int i = 0; i < 2 * kColumns; ++i)
-      least = fminf(least, size(pixel<kPlane, kPitch>(own, i)));
+    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel<kPitch>(own, i)));
     const float limit = fmaxf(kUsual, 16.0f * least);
     SumDifference sum{0.0f, 0.0f};
     int count = 0;
     for (int i = 0; i < 2 * kColumns; ++i) {
-      const SumDifference x = pixel<kPlane, kPitch>(own, i);
+      const SumDifference x = pixel<kPitch>(own, i);
       if (!(fabsf(x.s) < limit && fabsf(x.d) < limit)) continue;
       sum.s += x.s;
       sum.d += x.d;
@@ -122,10 +121,10 @@ class LevelRules {
     return {sum.s * share, sum.d * share};
   }
 
-  template <int kPlane, int kPitch>
+  template <int kPitch>
   static __device__ SumDifference pixel(const float* own, int i) {
-    const float* const s = own + i / kColumns * kPitch + i % kColumns;
-    return {s[0], s[kPlane]};
+    const float* const s = own + i / kColumns * 2 * kPitch + i % kColumns;
+    return {s[0], s[kPitch]};
   }
 
   static __device__ float size(const SumDifference& x) { return fmaxf(fabsf(x.s), fabsf(x.d)); }

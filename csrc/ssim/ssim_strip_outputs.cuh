@@ -98,29 +98,21 @@ class StripOutputs {
   }
 
   __device__ void flush(std::int64_t unit) {
-    flush_to([&](Quantity quantity, double sum) {
-      if (threadIdx.x % 32 == 0) job_.results.slots[quantity][unit] = sum;
-    });
-  }
-
-  // Calls `take(quantity, sum)` for the sums over the warp that somebody asked for.
-  template <class Take>
-  __device__ void flush_to(const Take& take) {
     double* const* slots = job_.results.slots;
     if constexpr (kIsScale<kTask>)
-      take(kContrastDeficit, warp_sum(2.0 * over_cropped_columns(contrast_)));
+      write(slots[kContrastDeficit], unit, 2.0 * over_cropped_columns(contrast_));
     else
-      take(kDeficit, warp_sum(2.0 * (leaves_border_out() ? over_cropped_columns(deficit_)
-                                                         : over_columns(deficit_))));
+      write(slots[kDeficit], unit,
+            2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
     if constexpr (kTask == StripTask::kAnything)
       if (slots[kContrastDeficit] != nullptr)
-        take(kContrastDeficit, warp_sum(2.0 * over_columns(contrast_)));
+        write(slots[kContrastDeficit], unit, 2.0 * over_columns(contrast_));
     if constexpr (kAddsErrors<kTask>) {
       const double unscaled = 1.0 / static_cast<double>(constants_.scale);
       if (slots[kSquaredError] != nullptr)
-        take(kSquaredError, warp_sum(own(squared_) * unscaled * unscaled));
+        write(slots[kSquaredError], unit, own(squared_) * unscaled * unscaled);
       if (slots[kAbsoluteError] != nullptr)
-        take(kAbsoluteError, warp_sum(own(absolute_) * unscaled));
+        write(slots[kAbsoluteError], unit, own(absolute_) * unscaled);
     }
     clear();
   }
@@ -134,7 +126,6 @@ class StripOutputs {
     return at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2)), twice_c2);
   }
   __device__ static float term_vd(const StripMoments& sums, int c) {
-    if constexpr (kTapSum == 1.0f) return at_least(fmaf(-sums.d[c], sums.d[c], sums.dd[c]), 0.0f);
     return at_least(fmaf(sums.dd[c], kTapSum, -__fmul_rn(sums.d[c], sums.d[c])), 0.0f);
   }
 
@@ -164,6 +155,11 @@ class StripOutputs {
   }
 
   __device__ double own(float x) const { return has_column(0) ? static_cast<double>(x) : 0.0; }
+
+  __device__ static void write(double* slots, std::int64_t unit, double x) {
+    const double sum = warp_sum(x);
+    if (threadIdx.x % 32 == 0) slots[unit] = sum;
+  }
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
     if (!in_crop(y, height()) || !in_crop(first_column_ + c, width())) return;

@@ -12,13 +12,15 @@ __device__ float4 sums_of_neighbours(const RowData<T>& row) {
           to<float>(row.b[0]) + to<float>(row.b[1]), to<float>(row.b[2]) + to<float>(row.b[3])};
 }
 
-// Where the columns of one lane go.
+// A strip walks in pairs of an odd and the next even row: an even row waits for the odd one below
+// it, in shared memory since registers are short. Each lane touches its own slot alone.
 //
 // With `kAligned` widths are multiples of four, so that a lane has both of its columns or none.
 template <bool kAligned>
-class PooledColumns {
+class StripPool {
  public:
-  __device__ explicit PooledColumns(const Job<float>& job) : job_(job) {}
+  __device__ StripPool(const Job<float>& job, float4* slots)
+      : job_(job), waiting_(slots[threadIdx.x]) {}
 
   // Rows [begin, end), of which `begin` is even.
   __device__ void start(std::int64_t plane, int first_column, int begin, int end) {
@@ -28,16 +30,14 @@ class PooledColumns {
     end_ = end;
   }
 
- protected:
-  // The mean of two rows, of which `row` is one.
-  __device__ void store_mean(const float4& above, const float4& below, int row) const {
-    const std::int64_t at = first_ + static_cast<std::int64_t>(row / 2) * width();
-    store(job_.pooled_preds + at, 0.25f * (above.x + below.x), 0.25f * (above.y + below.y));
-    store(job_.pooled_target + at, 0.25f * (above.z + below.z), 0.25f * (above.w + below.w));
+  __device__ void take_rows(const float4& odd, const float4& even, int odd_row) {
+    const float4 above = waiting_;
+    waiting_ = even;
+    if (odd_row <= begin_ || odd_row >= end_) return;
+    const std::int64_t at = first_ + static_cast<std::int64_t>(odd_row / 2) * width();
+    store(job_.pooled_preds + at, 0.25f * (above.x + odd.x), 0.25f * (above.y + odd.y));
+    store(job_.pooled_target + at, 0.25f * (above.z + odd.z), 0.25f * (above.w + odd.w));
   }
-
-  int begin_;
-  int end_;
 
  private:
   __device__ int width() const { return static_cast<int>(job_.geometry.size[2]) / 2; }
@@ -52,26 +52,11 @@ class PooledColumns {
   }
 
   const Job<float>& job_;
+  float4& waiting_;
   std::int64_t first_;  // where the lane's columns of the plane's first row go
   int column_;
-};
-
-// A warp walks down a strip in pairs of an odd and the next even row: an even row waits for the odd
-// one below it, in shared memory since registers are short. Each lane touches its own slot alone.
-template <bool kAligned>
-class StripPool : public PooledColumns<kAligned> {
- public:
-  __device__ StripPool(const Job<float>& job, float4* slots)
-      : PooledColumns<kAligned>(job), waiting_(slots[threadIdx.x]) {}
-
-  __device__ void take_rows(const float4& odd, const float4& even, int odd_row) {
-    const float4 above = waiting_;
-    waiting_ = even;
-    if (odd_row > this->begin_ && odd_row < this->end_) this->store_mean(above, odd, odd_row);
-  }
-
- private:
-  float4& waiting_;
+  int begin_;
+  int end_;
 };
 
 }  // namespace syncfree::ssim

@@ -86,7 +86,7 @@ class VectorRows {
     if (a.stride[3] < 0) return false;  // mirroring takes offsets of rows for distances
     const std::int64_t size = sizeof(T);
     // The offset of a row runs past the plane by the rows in flight.
-    if ((geometry.size[1] + 40) * 2 * a.stride[3] * size >= INT32_MAX) return false;
+    if ((geometry.size[1] + 16) * 2 * a.stride[3] * size >= INT32_MAX) return false;
     for (const Image* image : {&a, &b}) {
       if (image->stride[4] != 1) return false;
       if (reinterpret_cast<std::uintptr_t>(image->data) % (kColumns * size) != 0) return false;
@@ -120,7 +120,6 @@ class VectorRows {
     row.halo = load_element<T>(halo_ + offset);
     offset_ += step_;
   }
-  __device__ void skip(int rows) { offset_ += rows * step_; }
 
  private:
   const char* a_;
@@ -166,7 +165,6 @@ class StridedRows {
                                                      : b + halo_column_ * b_image_.stride[4]);
     ++row_;
   }
-  __device__ void skip(int rows) { row_ += rows; }
 
  private:
   const Image& a_image_;

@@ -4,11 +4,6 @@
 namespace syncfree::ssim {
 
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
-#ifdef SYNCFREE_TENSOR_SSIM
-  if (current_device_info().code_architecture >= 80)
-    return job.clamp.enabled ? launch_tensor_as<StripTask::kClampedScale>(job, stream)
-                             : launch_tensor_as<StripTask::kScale>(job, stream);
-#endif
   return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale, GaussianWindow>(job, stream)
                            : launch_strips_as<StripTask::kScale, GaussianWindow>(job, stream);
 }

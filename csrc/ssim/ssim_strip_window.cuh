@@ -157,16 +157,6 @@ class WindowSums : public PartialSums<Taps, kCount> {
     }
   }
 
-  // Sums of w x and w x^2 over each window's part of a row. `x` is used up.
-  static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
-                                             float (&row_square)[kCount]) {
-    filter(x, row_sum, [](float end, float sum) { return end + sum; });
-    // The outermost columns belong to one window each, as end taps.
-#pragma unroll
-    for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
-    filter(x, row_square, [](float end, float sum) { return fmaf(end, end, sum); });
-  }
-
  private:
   using Base = PartialSums<Taps, kCount>;
   using Base::about;
@@ -175,6 +165,15 @@ class WindowSums : public PartialSums<Taps, kCount> {
   using Base::partial;
   using Base::square_;
   using Base::sum_;
+
+  static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
+                                             float (&row_square)[kCount]) {
+    filter(x, row_sum, [](float end, float sum) { return end + sum; });
+    // The outermost columns belong to one window each, as end taps.
+#pragma unroll
+    for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
+    filter(x, row_square, [](float end, float sum) { return fmaf(end, end, sum); });
+  }
 
   // Adds the outermost columns by `add_end`.
   template <class AddEnd>

@@ -26,10 +26,6 @@ ASM = re.compile(
     r'asm\("(?P<name>[\w.]+) [^"]*"\s*:\s*"=f"\((?P<result>\w+)\)'
     r"\s*:(?P<inputs>(?:\s*\"f\"\(\w+\),?)+)\);"
 )
-# Operands are those of the function around it, in whose order the emulator's has them.
-MATRIX_PRODUCT = re.compile(
-    r'asm\(\s*"mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.tf32\.tf32\.f32 .*?\);', re.DOTALL
-)
 # What nvcc takes and a host compiler does not: an argument deduced from those of a launch, and a
 # constant without an initialiser. Tests for the compiler choose the device's side.
 SPELLINGS = {
@@ -101,11 +97,7 @@ def convert_asm(text: str) -> str:
         inputs = ", ".join(re.findall(r"\((\w+)\)", match["inputs"]))
         return f"{match['result']} = ::cuda_on_cpu::{PTX[match['name']]}({inputs});"
 
-    def product(match: re.Match[str]) -> str:
-        lines = "\n" * match[0].count("\n")
-        return f"::cuda_on_cpu::multiply_tf32(c, a, b);{lines}"
-
-    return MATRIX_PRODUCT.sub(product, ASM.sub(call, text))
+    return ASM.sub(call, text)
 
 
 def convert(text: str, name: str) -> str:

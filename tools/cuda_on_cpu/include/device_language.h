@@ -5,7 +5,6 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -151,39 +150,6 @@ T shuffle_down(unsigned mask, T value, unsigned by, Site site = Site::current())
 inline void sync_warp(unsigned mask = ~0u, Site site = Site::current()) {
   exchange(mask, 0, 0, "__syncwarp", site);
 }
-inline unsigned ballot(unsigned mask, bool predicate, Site site = Site::current()) {
-  unsigned lanes = 0;
-  for (unsigned lane = 0; lane < 32; ++lane)
-    lanes |= shuffle_from(mask, static_cast<unsigned>(predicate), lane, site) << lane;
-  return lanes;
-}
-// mma.m16n8k8 of TF32: products are exact, and a tensor core cuts off what their sum is rounded by.
-inline void multiply_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                          Site site = Site::current()) {
-  // By turns: a lane may bring the next product's operands before another has read these.
-  struct Lane {
-    unsigned turn;
-    float a[2][4], b[2][2];
-  };
-  static char key;
-  auto& lanes = shared_variable<Lane[8][32]>(&key)[thread_index.x / 32];
-  Lane& own = lanes[lane_index()];
-  const unsigned turn = own.turn++ % 2;
-  const auto value = [](std::uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000u); };
-  for (int i = 0; i < 4; ++i) own.a[turn][i] = value(a[i]);
-  for (int i = 0; i < 2; ++i) own.b[turn][i] = value(b[i]);
-  exchange(~0u, 0, 0, "a product of matrices", site);
-  const unsigned group = lane_index() / 4, in_group = lane_index() % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    double sum = c[i];
-    for (unsigned k = 0; k < 8; ++k)
-      sum += static_cast<double>(lanes[4 * group + k % 4].a[turn][k / 4 * 2 + i / 2]) *
-             lanes[4 * (2 * in_group + i % 2) + k % 4].b[turn][k / 4];
-    c[i] = static_cast<float>(sum);
-    if (std::fabs(static_cast<double>(c[i])) > std::fabs(sum)) c[i] = std::nextafter(c[i], 0.0f);
-  }
-}
-
 inline bool any(unsigned mask, bool predicate, Site site = Site::current()) {
   return vote_any(mask, predicate, site);
 }
@@ -274,7 +240,6 @@ constexpr auto max(A a, B b) {
 #define __syncwarp ::cuda_on_cpu::sync_warp
 #define __any_sync ::cuda_on_cpu::any
 #define __all_sync ::cuda_on_cpu::all
-#define __ballot_sync ::cuda_on_cpu::ballot
 #define __shfl_sync ::cuda_on_cpu::shuffle
 #define __shfl_xor_sync ::cuda_on_cpu::shuffle_xor
 #define __shfl_down_sync ::cuda_on_cpu::shuffle_down
