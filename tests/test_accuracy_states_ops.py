@@ -265,7 +265,7 @@ def test_never_waits(options: Options) -> None:
         ours.update(preds, target)
         ours.compute()
     torch.cuda.synchronize()
-    torch.cuda._sleep(100_000_000)
+    torch.cuda._sleep(200_000_000)
     gate = torch.cuda.current_stream().record_event()
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -260,7 +260,7 @@ def test_backward_never_waits(call: Callable[[Tensor, Tensor], Results]) -> None
     total(call(a, b)).backward(one)
     value = total(call(a, b))
     torch.cuda.synchronize()
-    torch.cuda._sleep(50_000_000)
+    torch.cuda._sleep(200_000_000)
     gate = torch.cuda.Event()
     gate.record()
     torch.cuda.set_sync_debug_mode("error")

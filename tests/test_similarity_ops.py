@@ -169,7 +169,7 @@ def test_never_waits(kind: SimilarityClass, reduction: str, data_range: Any) -> 
     epoch()
     epoch()
     torch.cuda.synchronize()
-    torch.cuda._sleep(50_000_000)
+    torch.cuda._sleep(200_000_000)
     gate = torch.cuda.current_stream().record_event()
     torch.cuda.set_sync_debug_mode("error")
     try:
