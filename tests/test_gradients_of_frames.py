@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cases import image_pair
-from gradient_reference import check, gradients, similarity, true_gradients
-from syncfree.functional.image import structural_similarity_index_measure
+from gradient_reference import check, gradients, signal_to_noise, similarity, true_gradients
+from syncfree.functional.image import image_quality, structural_similarity_index_measure
+from syncfree.losses import l1_ssim_loss
 
 WEIGHT = 2.0**15  # the largest of halves, whose gradients would underflow
 
@@ -86,6 +87,35 @@ def test_contrast(device: str) -> None:
     check(gradients(loss, *images), true_gradients(truth, *images))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_errors_beside_the_value(dtype: torch.dtype, device: str) -> None:
+    """Of two images with weights of their own; where they are equal the error has no slope."""
+    images = image_pair((2, 1, 721, 1283), dtype, device)
+    images[1][..., 200:300, :] = images[0][..., 200:300, :]
+    weights = torch.tensor([WEIGHT, -WEIGHT / 2], device=device, dtype=torch.float64)
+
+    def loss(a: Tensor, b: Tensor) -> Tensor:
+        quality = image_quality(a, b, 1.0, reduction="none")
+        return ((0.1 * quality.psnr + 0.3 * quality.ssim + quality.mae) * weights).sum()
+
+    def truth(a: Tensor, b: Tensor) -> Tensor:
+        psnr = signal_to_noise(a, b, 1.0, dim=(1, 2, 3))
+        error = (a - b).abs().mean((1, 2, 3))
+        return ((0.1 * psnr + 0.3 * similarity(a, b).values + error) * weights).sum()
+
+    check(gradients(loss, *images), true_gradients(truth, *images))
+
+
+def test_errors_where_levels_differ_all_over(device: str) -> None:
+    images = [smooth(720, 1500, seed).to(device) for seed in (1, 9)]
+
+    def truth(a: Tensor, b: Tensor) -> Tensor:
+        return (0.7 * (a - b).abs().mean() + 0.3 * (1 - similarity(a, b).values.mean())) * WEIGHT
+
+    got = gradients(lambda a, b: l1_ssim_loss(a, b, 0.3) * WEIGHT, *images)
+    check(got, true_gradients(truth, *images))
+
+
 def test_neither_batch_nor_layout_changes_a_bit(device: str) -> None:
     a, b = image_pair((2, 3, 720, 1280), torch.float32, device)
 
@@ -99,6 +129,15 @@ def test_neither_batch_nor_layout_changes_a_bit(device: str) -> None:
         assert all(torch.equal(t[i], s[0]) for t, s in zip(together, alone, strict=True))
     last = gradients(total, *(x.contiguous(memory_format=torch.channels_last) for x in (a, b)))
     assert all(torch.equal(g, t) for g, t in zip(last, together, strict=True))
+
+    def with_errors(x: Tensor, y: Tensor) -> Tensor:
+        quality = image_quality(x, y, 1.0, reduction="none")
+        return (quality.ssim + quality.mae).sum() * WEIGHT
+
+    together = gradients(with_errors, a, b)
+    for i in range(2):
+        alone = gradients(with_errors, *(x[i : i + 1] for x in (a, b)))
+        assert all(torch.equal(t[i], s[0]) for t, s in zip(together, alone, strict=True))
 
 
 def test_equal_frames_have_none(device: str) -> None:

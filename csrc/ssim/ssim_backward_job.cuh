@@ -55,18 +55,14 @@ struct BackwardJob {
   }
 };
 
-// Of one image: what reaches each of its windows and pixels.
+// Of one image: what reaches each of its pixels from the sums of errors.
 template <class Acc>
-struct ImageWeights {
-  Acc value;
-  Acc contrast;
+struct alignas(2 * sizeof(Acc)) ErrorWeights {
   Acc squared;
   Acc absolute;
 
-  __device__ ImageWeights(const BackwardJob<Acc>& job, std::int64_t image)
-      : value(static_cast<Acc>(job.grad_value.of(image) * job.shares.value)),
-        contrast(static_cast<Acc>(job.grad_contrast.of(image) * job.shares.contrast)),
-        squared(static_cast<Acc>(2.0 * job.grad_squared_error.of(image))),
+  __device__ ErrorWeights(const BackwardJob<Acc>& job, std::int64_t image)
+      : squared(static_cast<Acc>(2.0 * job.grad_squared_error.of(image))),
         absolute(static_cast<Acc>(job.grad_absolute_error.of(image))) {}
 
   // By the difference of a pixel in both images.
@@ -74,6 +70,18 @@ struct ImageWeights {
     const Acc sign = difference > 0 ? Acc(1) : (difference < 0 ? Acc(-1) : Acc(0));
     return squared * difference + absolute * sign;
   }
+};
+
+// And each of its windows.
+template <class Acc>
+struct ImageWeights : ErrorWeights<Acc> {
+  Acc value;
+  Acc contrast;
+
+  __device__ ImageWeights(const BackwardJob<Acc>& job, std::int64_t image)
+      : ErrorWeights<Acc>(job, image),
+        value(static_cast<Acc>(job.grad_value.of(image) * job.shares.value)),
+        contrast(static_cast<Acc>(job.grad_contrast.of(image) * job.shares.contrast)) {}
 };
 
 template <class Strided>
@@ -95,8 +103,8 @@ inline constexpr int kReach = 5;
 // What windows pass back: a gradient of s or d is a sum of level + slope * (pixel - pivot).
 enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
 
-// Fast path for the values of large images: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one
-// type, computed in float.
+// Fast path for the values and errors of large images: 11 x 11 Gaussian of sigma 1.5 over 2-D
+// images of one type, computed in float.
 bool backward_walks_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 

@@ -36,7 +36,7 @@ inline constexpr int kWalkMemory =
 
 // Sums follow the windows by kLag pairs of rows. With one, warps seldom wait for each other; none
 // is for GPUs with little shared memory.
-template <class Access, int kLag>
+template <class Access, int kLag, bool kErrors>
 class BackwardWalk {
  public:
   __device__ BackwardWalk(const BackwardJob<float>& job,
@@ -45,7 +45,8 @@ class BackwardWalk {
         ahead_(ring),
         behind_(ring),
         windows_(job, memory.constants, memory.walk[threadIdx.x / 32], threadIdx.x / 32),
-        outputs_(job, memory.constants, memory.walk[threadIdx.x / 32].planes, threadIdx.x / 32) {}
+        outputs_(job, memory.constants, memory.walk[threadIdx.x / 32].planes,
+                 memory.walk[threadIdx.x / 32].errors, threadIdx.x / 32) {}
 
   __device__ void run(const Piece& piece) {
     const int pairs = piece.pairs();
@@ -121,12 +122,12 @@ class BackwardWalk {
   RingPlace<kRingPairs<kLag>> ahead_;
   RingPlace<kRingPairs<kLag>> behind_;
   WindowWalk<Access> windows_;
-  AdjointWalk<Access> outputs_;
+  AdjointWalk<Access, kErrors> outputs_;
 };
 
 inline constexpr int kWalkBlocks = 2;  // of a multiprocessor: all registers
 
-template <class Access, int kLag>
+template <class Access, int kLag, bool kErrors>
 __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
     backward_walk_kernel(const __grid_constant__ BackwardJob<float> job,
                          const __grid_constant__ WalkStrips strips) {
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
   __syncthreads();
 
   // Units of one block that lie below each other are one piece.
-  BackwardWalk<Access, kLag> walk(job, memory, ring);
+  BackwardWalk<Access, kLag, kErrors> walk(job, memory, ring);
   const std::int64_t total = job.planes * strips.strips * strips.units;
   std::int64_t unit = total * blockIdx.x / gridDim.x;
   const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;

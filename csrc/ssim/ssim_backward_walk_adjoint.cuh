@@ -1,5 +1,5 @@
 // One warp sums up, down 64 columns, what the windows around each pixel pass back: it comes out of
-// the ring and leaves as the gradients of both images.
+// the ring and leaves as the gradients of both images, with those of the errors of each pixel.
 #pragma once
 
 #include "ssim/ssim_backward_walk_lanes.cuh"
@@ -8,14 +8,21 @@
 
 namespace syncfree::ssim {
 
-template <class Access>
+// `kErrors`: gradients arrive for the errors too.
+template <class Access, bool kErrors>
 class AdjointWalk {
  public:
   __device__ AdjointWalk(const BackwardJob<float>& job, const Constants<float>& constants,
-                         const WalkPlanes<typename Access::Element>& planes, int warp)
-      : job_(job), scale_(constants.scale), warp_(warp), lane_(job, planes) {}
+                         const WalkPlanes<typename Access::Element>& planes,
+                         ErrorWeights<float>& errors, int warp)
+      : job_(job), scale_(constants.scale), warp_(warp), lane_(job, planes), errors_(errors) {}
 
   __device__ void start(const Piece& piece) {
+    if constexpr (kErrors) {
+      __syncwarp();
+      errors_ = ErrorWeights<float>(job_, piece.plane / job_.channels);
+      __syncwarp();
+    }
     const int begin = piece.left + warp_ * kWarpColumns;
     const int last = piece.left + (piece.right - 1 - piece.left) / kWalkColumns * kWalkColumns;
     const int column = begin + threadIdx.x % 32 * kWalkColumns;
@@ -154,6 +161,11 @@ class AdjointWalk {
       const float scale = column_scale_[c] * row_scale;
       preds[c] = (along_s + along_d) * scale;
       target[c] = (along_s - along_d) * scale;
+      if constexpr (kErrors) {
+        const float by_error = errors_.by_difference(difference);
+        preds[c] += by_error;
+        target[c] -= by_error;
+      }
     }
   }
 
@@ -161,6 +173,7 @@ class AdjointWalk {
   const float scale_;
   const int warp_;
   OutputLane<Access> lane_;
+  ErrorWeights<float>& errors_;  // in shared memory, since registers are short
   AdjointSums level_s_;
   AdjointSums slope_s_;
   AdjointSums level_d_;

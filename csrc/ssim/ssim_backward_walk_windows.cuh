@@ -29,6 +29,7 @@ struct WindowMemory {
   FormulaInputs formula;
   PixelInputs pixels;
   WalkPlanes<T> planes;
+  ErrorWeights<float> errors;
 };
 
 template <class Access>

@@ -1,0 +1,68 @@
+// How walks are cut and launched.
+#pragma once
+
+#include <algorithm>
+
+#include "core/device_info.h"
+#include "ssim/ssim_backward_walk.cuh"
+
+namespace syncfree::ssim {
+
+// A strip at the edge needs no windows beyond it; any other has kMargin columns more on both sides,
+// which keeps vectors aligned.
+inline WalkStrips cut_for_walks(const BackwardJob<float>& job) {
+  const std::int64_t width = job.axes[2].size;
+  constexpr std::int64_t kMost = kGroupColumns - 2 * kMargin;
+  const std::int64_t strips = width <= kGroupColumns ? 1 : (width + kMost - 1) / kMost;
+  const std::int64_t columns =
+      ((width + strips - 1) / strips + kWalkColumns - 1) / kWalkColumns * kWalkColumns;
+  return {static_cast<int>((width + columns - 1) / columns), static_cast<int>(columns),
+          static_cast<int>((job.axes[1].size + kUnitRows - 1) / kUnitRows)};
+}
+
+// Each block of a multiprocessor has its own, and the system takes 1 KiB besides.
+template <int kLag>
+inline constexpr int kMemoryOfAll = kWalkBlocks * (kWalkMemory<kLag> + 1024);
+static_assert(kMemoryOfAll<0> <= 100 << 10, "all but Turing have as much");
+
+template <class Access, int kLag, bool kErrors>
+cudaError_t start_walks(const BackwardJob<float>& job, cudaStream_t stream) {
+  const WalkStrips strips = cut_for_walks(job);
+  const auto kernel = backward_walk_kernel<Access, kLag, kErrors>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kWalkMemory<kLag>);
+  if (error != cudaSuccess) return error;
+  const std::int64_t total = job.planes * strips.strips * strips.units;
+  const unsigned blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(total, kWalkBlocks * current_device_info().multiprocessors));
+  kernel<<<blocks, kWalkThreads, kWalkMemory<kLag>, stream>>>(job, strips);
+  return cudaGetLastError();
+}
+
+template <class Access, bool kErrors>
+cudaError_t start_walks_with_lag(const BackwardJob<float>& job, cudaStream_t stream) {
+  const int memory = current_device_info().shared_memory_per_block + 1024;
+  return kMemoryOfAll<1> <= memory ? start_walks<Access, 1, kErrors>(job, stream)
+                                   : start_walks<Access, 0, kErrors>(job, stream);
+}
+
+template <class T, bool kErrors>
+cudaError_t start_walks_of(const BackwardJob<float>& job, cudaStream_t stream) {
+  return VectorPixelsOf<T>::apply(job)
+             ? start_walks_with_lag<VectorPixelsOf<T>, kErrors>(job, stream)
+             : start_walks_with_lag<PixelsOf<T>, kErrors>(job, stream);
+}
+
+template <bool kErrors>
+cudaError_t launch_backward_walks_as(const BackwardJob<float>& job, cudaStream_t stream) {
+  switch (job.preds.dtype) {
+    case DType::kFloat16:
+      return start_walks_of<Half, kErrors>(job, stream);
+    case DType::kBFloat16:
+      return start_walks_of<BFloat16, kErrors>(job, stream);
+    default:
+      return start_walks_of<float, kErrors>(job, stream);
+  }
+}
+
+}  // namespace syncfree::ssim
