@@ -1,0 +1,170 @@
+"""What a timed region costs the host: run `python benchmarks/region_cost.py`, on a quiet machine.
+
+A GPU takes some 3 us for the two events of a region, longer than the host takes to record them. So
+regions in an endless loop soon wait for a place in the driver's queue, and read what the GPU takes.
+Here they come in bursts that the queue holds, and the GPU has nothing left to do before each: what
+is measured is the host alone, as in a training step, whose regions have work between their events.
+
+Bursts of all contenders take turns, on the legacy stream and on one of torch's pool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from syncfree.timing.statistics import median
+
+BURST = 100
+BURSTS = 300
+
+Burst = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Microseconds of the host for one region, or whatever a burst is made of.
+
+    Args:
+        stream: where it was measured.
+        name: of the contender.
+        median_us: of all bursts.
+        least_us: of the quickest burst.
+    """
+
+    stream: str
+    name: str
+    median_us: float
+    least_us: float
+
+
+def costs(stream: str, bursts: Mapping[str, Burst], drain: Callable[[], None]) -> list[Cost]:
+    """Bursts by turns, behind two of each that do not count."""
+    taken: dict[str, list[float]] = {name: [] for name in bursts}
+    for turn in range(BURSTS + 2):
+        for name, burst in bursts.items():
+            drain()
+            start = time.perf_counter_ns()
+            burst()
+            taken[name].append((time.perf_counter_ns() - start) / 1e3 / BURST)
+            if turn < 2:
+                taken[name].clear()
+    return [Cost(stream, name, median(us), min(us)) for name, us in taken.items()]
+
+
+def table(rows: list[Cost]) -> str:
+    """A line for each contender, beside the first of its stream."""
+    first = {row.stream: row for row in reversed(rows)}
+    lines = [f"{'stream':>8}  {'':26} {'median us':>10} {'least us':>9} {'over ours':>10}"]
+    for row in rows:
+        ratio = row.median_us / first[row.stream].median_us
+        times = f"{row.median_us:10.2f} {row.least_us:9.2f}"
+        lines.append(f"{row.stream:>8}  {row.name:26} {times} {ratio:9.2f}x")
+    return "\n".join(lines)
+
+
+def regions(device: str) -> Burst:
+    """Of our timer. Clock stamps, which go with one region in 64, are left out."""
+    import syncfree
+
+    timer = syncfree.EventTimer(device, stamp_every=0)
+
+    def burst() -> None:
+        for _ in range(BURST):
+            with timer.region("region"):
+                pass
+
+    return burst
+
+
+def new_events() -> None:
+    """As most code times a region."""
+    for _ in range(BURST):
+        start = torch.cuda.Event(enable_timing=True)
+        end = torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+
+
+def kept_events() -> Burst:
+    """Whose times are never read."""
+    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(BURST)]
+
+    def burst() -> None:
+        for start, end in pairs:
+            start.record()
+            end.record()
+
+    return burst
+
+
+def records() -> Burst:
+    """Two calls of the driver and next to nothing else: what no timer by events goes below."""
+    from syncfree import _runtime
+
+    pairs = [_runtime.EventPair() for _ in range(BURST)]
+
+    def burst() -> None:
+        stream = torch.cuda.current_stream().cuda_stream
+        for pair in pairs:
+            pair.start(stream)
+            pair.stop(stream)
+
+    return burst
+
+
+def clock_readings() -> None:
+    """Of the host, as a region without a GPU."""
+    times = []
+    for _ in range(BURST):
+        start = time.perf_counter()
+        times.append(time.perf_counter() - start)
+
+
+def measure(device: str) -> list[Cost]:
+    """On one stream after the other."""
+    if device == "cpu":
+        bursts = {"syncfree": regions("cpu"), "time.perf_counter": clock_readings}
+        return costs("none", bursts, lambda: None)
+    rows = []
+    for stream, where in (("legacy", torch.cuda.default_stream()), ("pool", torch.cuda.Stream())):
+        with torch.cuda.stream(where):
+            bursts = {
+                "syncfree": regions(device),
+                "the driver's records": records(),
+                "torch.cuda.Event kept": kept_events(),
+                "torch.cuda.Event": new_events,
+            }
+            rows += costs(stream, bursts, torch.cuda.synchronize)
+    return rows
+
+
+def main() -> None:
+    """Print the rows, and write them where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch sees no GPU: pass --device cpu for the cost of a region without one")
+    rows = measure(arguments.device)
+    name = torch.cuda.get_device_name() if arguments.device == "cuda" else "CPU"
+    print(f"{name}\n{table(rows)}")
+    if arguments.json:
+        document = {
+            "device": name,
+            "torch": torch.__version__,
+            "burst": BURST,
+            "rows": [asdict(row) for row in rows],
+        }
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
