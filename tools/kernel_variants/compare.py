@@ -1,0 +1,173 @@
+"""Times variants of the CUDA kernels of SSIM beside the kernels as they are.
+
+    python tools/kernel_variants/compare.py build OUT [PATCH ...] [--arch 90]
+    python tools/kernel_variants/compare.py run OUT [CASE ...] [--rounds 3]
+
+A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
+happen on another machine; `run` needs a GPU and no compiler. Cases: value, uniform, small,
+gradients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("time_ssim.cu")
+AS_IS = "as it is"
+
+
+def sources(tree: Path) -> list[Path]:
+    """What the program needs of csrc, relative to the tree."""
+    files = [*(tree / "csrc/core").glob("*.cu"), *(tree / "csrc/ssim").glob("*.cu")]
+    return sorted(file.relative_to(tree) for file in files)
+
+
+def read_files(made_by_nvcc: Path) -> list[Path]:
+    """From which an object was made."""
+    return [Path(word) for word in made_by_nvcc.read_text().replace("\\\n", " ").split()[1:]]
+
+
+def dependencies(made_by_nvcc: Path, tree: Path) -> set[Path]:
+    """Those of the tree, relative to it."""
+    files = read_files(made_by_nvcc)
+    return {file.relative_to(tree) for file in files if file.is_relative_to(tree)}
+
+
+def is_current(made: Path) -> bool:
+    """Nothing that it was made from is newer."""
+    files = made.with_suffix(".d")
+    if not made.exists() or not files.exists():
+        return False
+    latest = max(file.stat().st_mtime for file in read_files(files))
+    return latest <= made.stat().st_mtime
+
+
+def compile_object(source: Path, to: Path, tree: Path, arch: str) -> None:
+    """With the options of the library."""
+    if is_current(to):
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    command = [
+        "nvcc",
+        "-std=c++20",
+        "-O3",
+        "-DNDEBUG",
+        "-DSYNCFREE_WITH_CUDA",
+        f"-I{tree / 'csrc'}",
+    ]
+    command += [f"--generate-code=arch=compute_{arch},code=[sm_{arch}]", "-Xptxas=-v"]
+    command += ["-MD", "-MF", str(to.with_suffix(".d")), "-c", str(source), "-o", str(to)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    to.with_suffix(".log").write_text(done.stdout + done.stderr)
+    if done.returncode != 0:
+        raise RuntimeError(f"nvcc could not compile {source}:\n{done.stderr}")
+
+
+def compile_all(jobs: list[tuple[Path, Path]], tree: Path, arch: str) -> None:
+    """Pairs of a source and its object, side by side."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda job: compile_object(*job, tree, arch), jobs))
+
+
+def build(out: Path, patches: list[Path], arch: str) -> None:
+    """One program for each variant; only what a patch changes is compiled again."""
+    base = out / "base"
+    shutil.copytree(ROOT / "csrc", base / "csrc", dirs_exist_ok=True)
+    objects = {source: base / "objects" / source.with_suffix(".o") for source in sources(base)}
+    program = base / "time_ssim.o"
+    jobs = [(base / source, to) for source, to in objects.items()]
+    compile_all([*jobs, (PROGRAM, program)], base, arch)
+    link([program, *objects.values()], out / "programs" / AS_IS)
+    for patch in patches:
+        tree = out / "trees" / patch.stem
+        shutil.rmtree(tree, ignore_errors=True)
+        shutil.copytree(ROOT / "csrc", tree / "csrc")
+        changed = apply(patch, tree)
+        anew = {
+            source: tree / "objects" / source.with_suffix(".o")
+            for source, to in objects.items()
+            if changed & dependencies(to.with_suffix(".d"), base)
+        }
+        compile_all([(tree / source, to) for source, to in anew.items()], tree, arch)
+        link([program, *{**objects, **anew}.values()], out / "programs" / patch.stem)
+        print(f"{patch.stem}: {len(anew)} files compiled, {spills(list(anew.values()))}")
+
+
+def apply(patch: Path, tree: Path) -> set[Path]:
+    """The files that the patch changes."""
+    subprocess.run(["git", "apply", str(patch.resolve())], cwd=tree, check=True)
+    return {Path(name) for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)}
+
+
+def link(objects: list[Path], to: Path) -> None:
+    """Needs no CUDA runtime where it runs."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    command = ["nvcc", "-cudart=static", *map(str, objects), "-o", str(to)]
+    subprocess.run(command, check=True)
+
+
+def spills(objects: list[Path]) -> str:
+    """In all, as the assembler told."""
+    text = "".join(each.with_suffix(".log").read_text() for each in objects)
+    stored = sum(map(int, re.findall(r"(\d+) bytes spill stores", text)))
+    return f"{stored} bytes spilled"
+
+
+def run(out: Path, cases: list[str], rounds: int) -> None:
+    """All programs by turns, so that a clock that sinks sinks for all of them."""
+    programs = sorted(
+        (out / "programs").iterdir(), key=lambda each: (each.name != AS_IS, each.name)
+    )
+    found: dict[str, dict[str, list[tuple[float, str]]]] = {}
+    for _ in range(rounds):
+        for program in programs:
+            done = subprocess.run([program, *cases], capture_output=True, text=True, check=True)
+            for line in done.stdout.splitlines():
+                case, median, _, value = line.rsplit(maxsplit=3)
+                runs = found.setdefault(case, {}).setdefault(program.name, [])
+                runs.append((float(median), value))
+    for case, variants in found.items():
+        print(case)
+        (_, expected), *_ = variants[AS_IS]
+        for name, runs in variants.items():
+            us = statistics.median(median for median, _ in runs)
+            note = (
+                ""
+                if all(value == expected for _, value in runs)
+                else f"  value {runs[0][1]}, not {expected}"
+            )
+            print(f"  {us:10.2f} us  {name}{note}")
+
+
+def main() -> None:
+    """Build or run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    building = commands.add_parser(
+        "build", help="compile the kernels as they are, and with each patch"
+    )
+    building.add_argument("out", type=Path)
+    building.add_argument("patches", type=Path, nargs="*")
+    building.add_argument("--arch", default="90", help="compute capability without its point")
+    running = commands.add_parser("run", help="time all that was built")
+    running.add_argument("out", type=Path)
+    running.add_argument("cases", nargs="*")
+    running.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    if arguments.command == "build":
+        build(arguments.out, arguments.patches, arguments.arch)
+    else:
+        run(arguments.out, arguments.cases, arguments.rounds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

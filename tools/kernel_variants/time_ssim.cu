@@ -1,0 +1,190 @@
+// Times SSIM and its gradient on the GPU alone: `time_ssim CASE...`, by default all of them. Prints
+// for each case the median and the least time in microseconds, and the value, which tells a variant
+// that computes something else.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ssim/ssim_backward.h"
+
+namespace {
+
+using namespace syncfree;
+
+constexpr int kRepeats = 41, kWarmUps = 3;
+constexpr long long kSpinCycles = 500'000;  // longer than it takes to enqueue what is timed
+
+void check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+__device__ float noise_of(unsigned x) {  // of the unit interval (PCG hash)
+  x = x * 747796405u + 2891336453u;
+  x = ((x >> ((x >> 28) + 4)) ^ x) * 277803737u;
+  return static_cast<float>((x >> 22 ^ x) >> 8) * 0x1p-24f;
+}
+
+// Noise all over, or rectangles of 56 x 40 at levels of their own, of which half have a texture.
+__global__ void fill(float* preds, float* target, unsigned count, int height, int width,
+                     bool blocks) {
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    const unsigned column = i % width, row = i / width % height, plane = i / width / height;
+    const unsigned tile = (plane * 1000 + row / 40) * 1000 + column / 56;
+    const float texture = noise_of(tile + 77u) < 0.5f ? 0.1f * (noise_of(i) - 0.5f) : 0.0f;
+    const float x = blocks ? noise_of(tile) + texture : noise_of(i);
+    const float y = x + 0.1f * (noise_of(i ^ 0x5bd1e995u) - 0.5f);
+    preds[i] = __saturatef(x);
+    target[i] = __saturatef(y);
+  }
+}
+
+__global__ void spin(long long cycles) {
+  const long long end = clock64() + cycles;
+  while (clock64() < end) {
+  }
+}
+
+struct Batch {
+  TensorView preds;
+  TensorView target;
+
+  Batch(std::int64_t images, int height, int width, bool blocks) {
+    const std::int64_t count = images * 3 * height * width;
+    for (TensorView* view : {&preds, &target}) {
+      void* data;
+      check(cudaMalloc(&data, count * sizeof(float)));
+      view->data = data;
+      view->rank = 5;
+      const std::int64_t sizes[] = {images, 3, 1, height, width};
+      for (std::int64_t axis = 4, stride = 1; axis >= 0; stride *= sizes[axis--]) {
+        view->size[axis] = sizes[axis];
+        view->stride[axis] = stride;
+      }
+    }
+    fill<<<4096, 256>>>(pixels(preds), pixels(target), static_cast<unsigned>(count), height, width,
+                        blocks);
+    check(cudaGetLastError());
+  }
+  ~Batch() {
+    cudaFree(pixels(preds));
+    cudaFree(pixels(target));
+  }
+
+  static float* pixels(const TensorView& view) {
+    return static_cast<float*>(const_cast<void*>(view.data));
+  }
+};
+
+ssim::Problem problem_of(const Batch& batch, bool uniform) {
+  ssim::Problem problem;
+  problem.preds = batch.preds;
+  problem.target = batch.target;
+  for (int axis : {1, 2})
+    problem.axes[axis] = uniform ? ssim::Axis{7, 3, 0.0} : ssim::Axis{11, 5, 1.5};
+  return problem;
+}
+
+// Memory of one launch, kept for all repeats.
+struct Memory {
+  Workspace workspace;
+
+  explicit Memory(const WorkspaceSize& size) {
+    check(cudaMalloc(&workspace.zeroed, size.zeroed + kWorkspaceAlignment));
+    check(cudaMalloc(&workspace.scratch, size.scratch + kWorkspaceAlignment));
+    check(cudaMemset(workspace.zeroed, 0, size.zeroed + kWorkspaceAlignment));
+  }
+  ~Memory() {
+    cudaFree(workspace.zeroed);
+    cudaFree(workspace.scratch);
+  }
+};
+
+// One event pair behind a spin for each repeat: no launch is in the time.
+void time_case(const std::string& name, const std::function<void()>& launch, const float* result) {
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin));
+  check(cudaEventCreate(&end));
+  std::vector<float> taken;
+  for (int i = 0; i < kRepeats + kWarmUps; ++i) {
+    spin<<<1, 1>>>(kSpinCycles);
+    check(cudaEventRecord(begin));
+    launch();
+    check(cudaEventRecord(end));
+    check(cudaEventSynchronize(end));
+    float milliseconds;
+    check(cudaEventElapsedTime(&milliseconds, begin, end));
+    if (i >= kWarmUps) taken.push_back(milliseconds * 1e3f);
+  }
+  std::sort(taken.begin(), taken.end());
+  float value;
+  check(cudaMemcpy(&value, result, sizeof value, cudaMemcpyDeviceToHost));
+  std::printf("%-28s %10.2f %10.2f %14.9f\n", name.c_str(), taken[kRepeats / 2], taken[0], value);
+  std::fflush(stdout);
+}
+
+void time_value(const std::string& name, const Batch& batch, bool uniform) {
+  float* value;
+  check(cudaMalloc(&value, sizeof *value));
+  ssim::Problem problem = problem_of(batch, uniform);
+  problem.value = value;
+  const Memory memory(ssim::workspace_size(problem));
+  time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, value);
+  cudaFree(value);
+}
+
+void time_gradients(const std::string& name, const Batch& batch, bool errors) {
+  ssim::BackwardProblem problem;
+  problem.forward = problem_of(batch, false);
+  const float ones[] = {1.0f, 0.0f};
+  float* arriving;
+  check(cudaMalloc(&arriving, sizeof ones));
+  check(cudaMemcpy(arriving, ones, sizeof ones, cudaMemcpyHostToDevice));
+  problem.grad_value.data = arriving;
+  if (errors) {
+    problem.grad_absolute_error.data = arriving + 1;
+    problem.grad_absolute_error.rank = 1;
+    problem.grad_absolute_error.size[0] = batch.preds.size[0];
+  }
+  for (ssim::Gradient* gradient : {&problem.preds, &problem.target}) {
+    gradient->layout = batch.preds;
+    check(cudaMalloc(&gradient->data, batch.preds.numel() * sizeof(float)));
+  }
+  const Memory memory(ssim::workspace_size(problem));
+  const float* middle = static_cast<float*>(problem.preds.data) + batch.preds.numel() / 2;
+  time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, middle);
+  for (ssim::Gradient* gradient : {&problem.preds, &problem.target}) cudaFree(gradient->data);
+  cudaFree(arriving);
+}
+
+}  // namespace
+
+int main(int count, char** names) {
+  const auto wanted = [&](const char* name) {
+    return count == 1 || std::any_of(names + 1, names + count, [&](const char* given) {
+             return std::strcmp(given, name) == 0;
+           });
+  };
+  for (bool blocks : {false, true}) {
+    const std::string suffix = blocks ? " blocks" : " noise";
+    if (wanted("value") || wanted("uniform")) {
+      const Batch large(32, 1080, 1920, blocks);
+      if (wanted("value")) time_value("value 32x3x1080x1920" + suffix, large, false);
+      if (wanted("uniform")) time_value("uniform 32x3x1080x1920" + suffix, large, true);
+    }
+    if (wanted("small"))
+      time_value("value 16x3x256x256" + suffix, Batch(16, 256, 256, blocks), false);
+    if (wanted("gradients")) {
+      const Batch batch(8, 1080, 1920, blocks);
+      time_gradients("gradients 8x3x1080x1920" + suffix, batch, false);
+      time_gradients("the same, with errors" + suffix, batch, true);
+    }
+  }
+}
