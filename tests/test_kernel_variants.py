@@ -52,7 +52,7 @@ def test_an_object_is_made_anew_when_what_it_includes_changes(tmp_path: Path) ->
     source.touch()
     outside.touch()
     assert not compare.is_current(made)
-    made.with_suffix(".d").write_text(f"x.o: {source} \\\n {outside}\n")
+    made.with_suffix(".d").write_text(f"x.o : {source} \\\n {outside}\n")
     made.touch()
     assert compare.dependencies(made.with_suffix(".d"), tree) == {Path("csrc/x.cu")}
     assert compare.is_current(made)

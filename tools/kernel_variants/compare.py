@@ -33,7 +33,8 @@ def sources(tree: Path) -> list[Path]:
 
 def read_files(made_by_nvcc: Path) -> list[Path]:
     """From which an object was made."""
-    return [Path(word) for word in made_by_nvcc.read_text().replace("\\\n", " ").split()[1:]]
+    _, _, files = made_by_nvcc.read_text().replace("\\\n", " ").partition(":")
+    return [Path(file) for file in files.split()]
 
 
 def dependencies(made_by_nvcc: Path, tree: Path) -> set[Path]:
@@ -47,8 +48,8 @@ def is_current(made: Path) -> bool:
     files = made.with_suffix(".d")
     if not made.exists() or not files.exists():
         return False
-    latest = max(file.stat().st_mtime for file in read_files(files))
-    return latest <= made.stat().st_mtime
+    at = made.stat().st_mtime
+    return all(file.exists() and file.stat().st_mtime <= at for file in read_files(files))
 
 
 def compile_object(source: Path, to: Path, tree: Path, arch: str) -> None:
