@@ -87,23 +87,42 @@ def test_contrast(device: str) -> None:
     check(gradients(loss, *images), true_gradients(truth, *images))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_errors_beside_the_value(dtype: torch.dtype, device: str) -> None:
-    """Of two images with weights of their own; where they are equal the error has no slope."""
-    images = image_pair((2, 1, 721, 1283), dtype, device)
-    images[1][..., 200:300, :] = images[0][..., 200:300, :]
-    weights = torch.tensor([WEIGHT, -WEIGHT / 2], device=device, dtype=torch.float64)
+def check_quality(
+    images: list[Tensor], psnr_share: float, ssim_share: float, error_share: float
+) -> None:
+    """Of two images with weights of their own."""
+    weights = torch.tensor([WEIGHT, -WEIGHT / 2], device=images[0].device, dtype=torch.float64)
 
     def loss(a: Tensor, b: Tensor) -> Tensor:
-        quality = image_quality(a, b, 1.0, reduction="none")
-        return ((0.1 * quality.psnr + 0.3 * quality.ssim + quality.mae) * weights).sum()
+        psnr, ssim, mae = image_quality(a, b, 1.0, reduction="none")
+        return ((psnr_share * psnr + ssim_share * ssim + error_share * mae) * weights).sum()
 
     def truth(a: Tensor, b: Tensor) -> Tensor:
         psnr = signal_to_noise(a, b, 1.0, dim=(1, 2, 3))
         error = (a - b).abs().mean((1, 2, 3))
-        return ((0.1 * psnr + 0.3 * similarity(a, b).values + error) * weights).sum()
+        ssim = similarity(a, b).values
+        return ((psnr_share * psnr + ssim_share * ssim + error_share * error) * weights).sum()
 
     check(gradients(loss, *images), true_gradients(truth, *images))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_errors_beside_the_value(dtype: torch.dtype, device: str) -> None:
+    """Where the images are equal the absolute error has no slope."""
+    images = list(image_pair((2, 2, 721, 1283), dtype, device))
+    images[1][..., 200:300, :] = images[0][..., 200:300, :]
+    check_quality(images, 0.1, 0.3, 1.0)
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0)], ids=["psnr", "mae"])
+def test_one_error_alone(shares: tuple[float, float, float], device: str) -> None:
+    check_quality(list(image_pair((2, 1, 720, 1280), torch.float32, device)), *shares)
+
+
+def test_errors_for_one_image_alone(device: str) -> None:
+    a, b = image_pair((1, 3, 720, 1280), torch.float32, device)
+    (got,) = gradients(lambda x: l1_ssim_loss(x, b) * WEIGHT, a)
+    assert torch.equal(got, gradients(lambda x, y: l1_ssim_loss(x, y) * WEIGHT, a, b)[0])
 
 
 def test_errors_where_levels_differ_all_over(device: str) -> None:
@@ -138,6 +157,10 @@ def test_neither_batch_nor_layout_changes_a_bit(device: str) -> None:
     for i in range(2):
         alone = gradients(with_errors, *(x[i : i + 1] for x in (a, b)))
         assert all(torch.equal(t[i], s[0]) for t, s in zip(together, alone, strict=True))
+    last = gradients(
+        with_errors, *(x.contiguous(memory_format=torch.channels_last) for x in (a, b))
+    )
+    assert all(torch.equal(g, t) for g, t in zip(last, together, strict=True))
 
 
 def test_equal_frames_have_none(device: str) -> None:

@@ -74,14 +74,17 @@ struct alignas(2 * sizeof(Acc)) ErrorWeights {
 
 // And each of its windows.
 template <class Acc>
-struct ImageWeights : ErrorWeights<Acc> {
+struct ImageWeights {
   Acc value;
   Acc contrast;
+  ErrorWeights<Acc> errors;
 
   __device__ ImageWeights(const BackwardJob<Acc>& job, std::int64_t image)
-      : ErrorWeights<Acc>(job, image),
-        value(static_cast<Acc>(job.grad_value.of(image) * job.shares.value)),
-        contrast(static_cast<Acc>(job.grad_contrast.of(image) * job.shares.contrast)) {}
+      : value(static_cast<Acc>(job.grad_value.of(image) * job.shares.value)),
+        contrast(static_cast<Acc>(job.grad_contrast.of(image) * job.shares.contrast)),
+        errors(job, image) {}
+
+  __device__ Acc by_difference(Acc difference) const { return errors.by_difference(difference); }
 };
 
 template <class Strided>

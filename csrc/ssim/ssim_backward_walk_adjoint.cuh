@@ -19,7 +19,7 @@ class AdjointWalk {
 
   __device__ void start(const Piece& piece) {
     if constexpr (kErrors) {
-      __syncwarp();
+      __syncwarp();  // for those that read the last piece's
       errors_ = ErrorWeights<float>(job_, piece.plane / job_.channels);
       __syncwarp();
     }
@@ -159,12 +159,13 @@ class AdjointWalk {
       const float along_s = fmaf(by_s.slope[c], s, by_s.level[c]);
       const float along_d = fmaf(by_d.slope[c], d, by_d.level[c]);
       const float scale = column_scale_[c] * row_scale;
-      preds[c] = (along_s + along_d) * scale;
-      target[c] = (along_s - along_d) * scale;
       if constexpr (kErrors) {
         const float by_error = errors_.by_difference(difference);
-        preds[c] += by_error;
-        target[c] -= by_error;
+        preds[c] = fmaf(along_s + along_d, scale, by_error);
+        target[c] = fmaf(along_s - along_d, scale, -by_error);
+      } else {
+        preds[c] = (along_s + along_d) * scale;
+        target[c] = (along_s - along_d) * scale;
       }
     }
   }

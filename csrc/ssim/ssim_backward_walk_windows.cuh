@@ -28,8 +28,8 @@ struct WindowMemory {
   LaneWeights weights[32];
   FormulaInputs formula;
   PixelInputs pixels;
-  WalkPlanes<T> planes;
   ErrorWeights<float> errors;
+  WalkPlanes<T> planes;
 };
 
 template <class Access>

@@ -4,8 +4,8 @@
     python tools/kernel_variants/compare.py run OUT [CASE ...] [--rounds 3]
 
 A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
-happen on another machine; `run` needs a GPU and no compiler. Cases: value, uniform, small,
-gradients.
+happen on another machine; `run` needs a GPU and no compiler. Cases: value, errors (beside a value),
+uniform (window), small (images), gradients.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +27,7 @@ AS_IS = "as it is"
 
 
 def sources(tree: Path) -> list[Path]:
-    """What the program needs of csrc, relative to the tree."""
+    """What a program needs of csrc, relative to the tree."""
     files = [*(tree / "csrc/core").glob("*.cu"), *(tree / "csrc/ssim").glob("*.cu")]
     return sorted(file.relative_to(tree) for file in files)
 
@@ -34,7 +35,7 @@ def sources(tree: Path) -> list[Path]:
 def read_files(made_by_nvcc: Path) -> list[Path]:
     """From which an object was made."""
     _, _, files = made_by_nvcc.read_text().replace("\\\n", " ").partition(":")
-    return [Path(file) for file in files.split()]
+    return [Path(file.replace("\\ ", " ")) for file in re.split(r"(?<!\\)\s+", files) if file]
 
 
 def dependencies(made_by_nvcc: Path, tree: Path) -> set[Path]:
@@ -79,37 +80,68 @@ def compile_all(jobs: list[tuple[Path, Path]], tree: Path, arch: str) -> None:
         list(pool.map(lambda job: compile_object(*job, tree, arch), jobs))
 
 
+def objects_of(tree: Path, arch: str) -> dict[Path, Path]:
+    """Where the object of each source stands, that of the program included."""
+    of = {source: tree / arch / source.with_suffix(".o") for source in sources(tree)}
+    return {PROGRAM: tree / arch / "time_ssim.o", **of}
+
+
 def build(out: Path, patches: list[Path], arch: str) -> None:
     """One program for each variant; only what a patch changes is compiled again."""
     base = out / "base"
-    shutil.copytree(ROOT / "csrc", base / "csrc", dirs_exist_ok=True)
-    objects = {source: base / "objects" / source.with_suffix(".o") for source in sources(base)}
-    program = base / "time_ssim.o"
-    jobs = [(base / source, to) for source, to in objects.items()]
-    compile_all([*jobs, (PROGRAM, program)], base, arch)
-    link([program, *objects.values()], out / "programs" / AS_IS)
+    for stale in (out / "programs", out / "trees", base / "csrc"):
+        shutil.rmtree(stale, ignore_errors=True)
+    shutil.copytree(ROOT / "csrc", base / "csrc")
+    objects = objects_of(base, arch)
+    compile_all([(base / source, to) for source, to in objects.items()], base, arch)
+    link(objects.values(), out / "programs" / AS_IS)
     for patch in patches:
         tree = out / "trees" / patch.stem
-        shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(ROOT / "csrc", tree / "csrc")
-        changed = apply(patch, tree)
-        anew = {
-            source: tree / "objects" / source.with_suffix(".o")
-            for source, to in objects.items()
-            if changed & dependencies(to.with_suffix(".d"), base)
+        changed = apply(patch, tree, base)
+        mine = objects_of(tree, arch)
+        kept = {
+            source: objects[source]
+            for source in mine.keys() & objects.keys()
+            if not changed & dependencies(objects[source].with_suffix(".d"), base)
         }
+        anew = {source: to for source, to in mine.items() if source not in kept}
+        if not anew:
+            raise RuntimeError(f"{patch} changes nothing of which the program is made")
         compile_all([(tree / source, to) for source, to in anew.items()], tree, arch)
-        link([program, *{**objects, **anew}.values()], out / "programs" / patch.stem)
+        link([*kept.values(), *anew.values()], out / "programs" / patch.stem)
         print(f"{patch.stem}: {len(anew)} files compiled, {spills(list(anew.values()))}")
 
 
-def apply(patch: Path, tree: Path) -> set[Path]:
-    """The files that the patch changes."""
-    subprocess.run(["git", "apply", str(patch.resolve())], cwd=tree, check=True)
-    return {Path(name) for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)}
+def apply(patch: Path, tree: Path, base: Path) -> set[Path]:
+    """The files that differ from those of the base then, or are in one of both only.
+
+    Raises:
+        RuntimeError: The patch does not apply, or changes nothing of csrc.
+    """
+    # Inside of a checkout git would leave out, without a word, what lies elsewhere in it.
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.resolve().parent)}
+    command = ["git", "apply", str(patch.resolve())]
+    done = subprocess.run(
+        command, cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{patch} does not apply: {done.stderr.strip()}")
+    texts = [
+        {file.relative_to(root): file.read_bytes() for file in root.glob("csrc/**/*.*")}
+        for root in (base, tree)
+    ]
+    changed = {
+        name
+        for name in texts[0].keys() | texts[1].keys()
+        if texts[0].get(name) != texts[1].get(name)
+    }
+    if not changed:
+        raise RuntimeError(f"{patch} changes nothing of csrc")
+    return changed
 
 
-def link(objects: list[Path], to: Path) -> None:
+def link(objects: Iterable[Path], to: Path) -> None:
     """Needs no CUDA runtime where it runs."""
     to.parent.mkdir(parents=True, exist_ok=True)
     command = ["nvcc", "-cudart=static", *map(str, objects), "-o", str(to)]
@@ -131,7 +163,9 @@ def run(out: Path, cases: list[str], rounds: int) -> None:
     found: dict[str, dict[str, list[tuple[float, str]]]] = {}
     for _ in range(rounds):
         for program in programs:
-            done = subprocess.run([program, *cases], capture_output=True, text=True, check=True)
+            done = subprocess.run([program, *cases], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise RuntimeError(f"{program.name} failed: {done.stderr.strip()}")
             for line in done.stdout.splitlines():
                 case, median, _, value = line.rsplit(maxsplit=3)
                 runs = found.setdefault(case, {}).setdefault(program.name, [])
@@ -165,6 +199,10 @@ def main() -> None:
     running.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     if arguments.command == "build":
+        if shutil.which("nvcc") is None:
+            parser.error("nvcc is not in PATH: it comes with the CUDA toolkit")
+        if len({patch.stem for patch in arguments.patches}) < len(arguments.patches):
+            parser.error("two patches have the same name, which would name both variants")
         build(arguments.out, arguments.patches, arguments.arch)
     else:
         run(arguments.out, arguments.cases, arguments.rounds)

@@ -1,12 +1,11 @@
 // Times SSIM and its gradient on the GPU alone: `time_ssim CASE...`, by default all of them. Prints
-// for each case the median and the least time in microseconds, and the value, which tells a variant
-// that computes something else.
+// for each case the median and the least time in microseconds, and the value (of gradients that of
+// a pixel in the middle), which tells a variant that computes something else.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -126,27 +125,39 @@ void time_case(const std::string& name, const std::function<void()>& launch, con
   std::sort(taken.begin(), taken.end());
   float value;
   check(cudaMemcpy(&value, result, sizeof value, cudaMemcpyDeviceToHost));
-  std::printf("%-28s %10.2f %10.2f %14.9f\n", name.c_str(), taken[kRepeats / 2], taken[0], value);
+  std::printf("%-40s %10.2f %10.2f %14.8g\n", name.c_str(), taken[kRepeats / 2], taken[0], value);
   std::fflush(stdout);
 }
 
-void time_value(const std::string& name, const Batch& batch, bool uniform) {
+enum class Beside { kNothing, kErrors };
+
+void time_value(const std::string& name, const Batch& batch, bool uniform,
+                Beside beside = Beside::kNothing) {
   float* value;
+  double* errors;
+  const std::int64_t images = batch.preds.size[0];
   check(cudaMalloc(&value, sizeof *value));
+  check(cudaMalloc(&errors, 2 * images * sizeof *errors));
   ssim::Problem problem = problem_of(batch, uniform);
   problem.value = value;
+  if (beside == Beside::kErrors) {
+    problem.squared_error = errors;
+    problem.absolute_error = errors + images;
+  }
   const Memory memory(ssim::workspace_size(problem));
   time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, value);
   cudaFree(value);
+  cudaFree(errors);
 }
 
 void time_gradients(const std::string& name, const Batch& batch, bool errors) {
   ssim::BackwardProblem problem;
   problem.forward = problem_of(batch, false);
-  const float ones[] = {1.0f, 0.0f};
+  // Of the mean over all pixels, and of the sum over each image.
+  const float weights[] = {static_cast<float>(batch.preds.numel()), 0.25f};
   float* arriving;
-  check(cudaMalloc(&arriving, sizeof ones));
-  check(cudaMemcpy(arriving, ones, sizeof ones, cudaMemcpyHostToDevice));
+  check(cudaMalloc(&arriving, sizeof weights));
+  check(cudaMemcpy(arriving, weights, sizeof weights, cudaMemcpyHostToDevice));
   problem.grad_value.data = arriving;
   if (errors) {
     problem.grad_absolute_error.data = arriving + 1;
@@ -158,8 +169,9 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors) {
     check(cudaMalloc(&gradient->data, batch.preds.numel() * sizeof(float)));
   }
   const Memory memory(ssim::workspace_size(problem));
-  const float* middle = static_cast<float*>(problem.preds.data) + batch.preds.numel() / 2;
-  time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, middle);
+  const std::int64_t middle = (batch.preds.size[3] * batch.preds.size[4] + batch.preds.size[4]) / 2;
+  const float* pixel = static_cast<float*>(problem.preds.data) + middle;
+  time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, pixel);
   for (ssim::Gradient* gradient : {&problem.preds, &problem.target}) cudaFree(gradient->data);
   cudaFree(arriving);
 }
@@ -167,16 +179,24 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors) {
 }  // namespace
 
 int main(int count, char** names) {
-  const auto wanted = [&](const char* name) {
-    return count == 1 || std::any_of(names + 1, names + count, [&](const char* given) {
-             return std::strcmp(given, name) == 0;
-           });
+  const std::vector<std::string> cases{"value", "errors", "uniform", "small", "gradients"};
+  const std::vector<std::string> given(names + 1, names + count);
+  const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
   };
+  for (const std::string& name : given) {
+    if (is_in(cases, name)) continue;
+    std::fprintf(stderr, "no case is called %s\n", name.c_str());
+    return 2;
+  }
+  const auto wanted = [&](const char* name) { return given.empty() || is_in(given, name); };
   for (bool blocks : {false, true}) {
     const std::string suffix = blocks ? " blocks" : " noise";
-    if (wanted("value") || wanted("uniform")) {
+    if (wanted("value") || wanted("errors") || wanted("uniform")) {
       const Batch large(32, 1080, 1920, blocks);
       if (wanted("value")) time_value("value 32x3x1080x1920" + suffix, large, false);
+      if (wanted("errors"))
+        time_value("errors 32x3x1080x1920" + suffix, large, false, Beside::kErrors);
       if (wanted("uniform")) time_value("uniform 32x3x1080x1920" + suffix, large, true);
     }
     if (wanted("small"))
