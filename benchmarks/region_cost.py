@@ -19,12 +19,11 @@ from pathlib import Path
 
 import torch
 
+from syncfree.benchmarking.suites.timer import REGIONS, makers
+from syncfree.benchmarking.suites.workload import Call
 from syncfree.timing.statistics import median
 
-BURST = 100
 BURSTS = 300
-
-Burst = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Cost:
     least_us: float
 
 
-def costs(stream: str, bursts: Mapping[str, Burst], drain: Callable[[], None]) -> list[Cost]:
+def costs(stream: str, bursts: Mapping[str, Call], drain: Callable[[], None]) -> list[Cost]:
     """Bursts by turns, behind two of each that do not count."""
     taken: dict[str, list[float]] = {name: [] for name in bursts}
     for turn in range(BURSTS + 2):
@@ -52,7 +51,7 @@ def costs(stream: str, bursts: Mapping[str, Burst], drain: Callable[[], None]) -
             drain()
             start = time.perf_counter_ns()
             burst()
-            taken[name].append((time.perf_counter_ns() - start) / 1e3 / BURST)
+            taken[name].append((time.perf_counter_ns() - start) / 1e3 / REGIONS)
             if turn < 2:
                 taken[name].clear()
     return [Cost(stream, name, median(us), min(us)) for name, us in taken.items()]
@@ -69,79 +68,20 @@ def table(rows: list[Cost]) -> str:
     return "\n".join(lines)
 
 
-def regions(device: str) -> Burst:
-    """Of our timer. Clock stamps, which go with one region in 64, are left out."""
-    import syncfree
-
-    timer = syncfree.EventTimer(device, stamp_every=0)
-
-    def burst() -> None:
-        for _ in range(BURST):
-            with timer.region("region"):
-                pass
-
-    return burst
-
-
-def new_events() -> None:
-    """As most code times a region."""
-    for _ in range(BURST):
-        start = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
-        start.record()
-        end.record()
-
-
-def kept_events() -> Burst:
-    """Whose times are never read."""
-    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(BURST)]
-
-    def burst() -> None:
-        for start, end in pairs:
-            start.record()
-            end.record()
-
-    return burst
-
-
-def records() -> Burst:
-    """Two calls of the driver and next to nothing else: what no timer by events goes below."""
-    from syncfree import _runtime
-
-    pairs = [_runtime.EventPair() for _ in range(BURST)]
-
-    def burst() -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        for pair in pairs:
-            pair.start(stream)
-            pair.stop(stream)
-
-    return burst
-
-
-def clock_readings() -> None:
-    """Of the host, as a region without a GPU."""
-    times = []
-    for _ in range(BURST):
-        start = time.perf_counter()
-        times.append(time.perf_counter() - start)
+def contenders(device: str) -> Mapping[str, Call]:
+    """Those of `make bench`, ours first; clock stamps, with one region in 64, are left out."""
+    ((_, make),) = makers(device)
+    return make().contenders
 
 
 def measure(device: str) -> list[Cost]:
     """On one stream after the other."""
     if device == "cpu":
-        bursts = {"syncfree": regions("cpu"), "time.perf_counter": clock_readings}
-        return costs("none", bursts, lambda: None)
+        return costs("none", contenders(device), lambda: None)
     rows = []
     for stream, where in (("legacy", torch.cuda.default_stream()), ("pool", torch.cuda.Stream())):
         with torch.cuda.stream(where):
-            bursts = {
-                "syncfree": regions(device),
-                "the driver's records": records(),
-                "torch.cuda.Event kept": kept_events(),
-                "torch.cuda.Event": new_events,
-            }
-            rows += costs(stream, bursts, torch.cuda.synchronize)
+            rows += costs(stream, contenders(device), torch.cuda.synchronize)
     return rows
 
 
@@ -160,7 +100,7 @@ def main() -> None:
         document = {
             "device": name,
             "torch": torch.__version__,
-            "burst": BURST,
+            "burst": REGIONS,
             "rows": [asdict(row) for row in rows],
         }
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
