@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -163,9 +165,10 @@ def test_neither_batch_nor_layout_changes_a_bit(device: str) -> None:
     assert all(torch.equal(g, t) for g, t in zip(last, together, strict=True))
 
 
-def test_equal_frames_have_none(device: str) -> None:
+@pytest.mark.parametrize("loss", [ssim, l1_ssim_loss], ids=["value", "l1_and_value"])
+def test_equal_frames_have_none(loss: Callable[[Tensor, Tensor], Tensor], device: str) -> None:
     a, _ = image_pair((1, 1, 720, 1280), torch.float32, device)
-    assert all((g == 0).all() for g in gradients(ssim, a, a))
+    assert all((g == 0).all() for g in gradients(loss, a, a))
 
 
 def test_a_bad_pixel_spoils_its_surroundings_only(device: str) -> None:
