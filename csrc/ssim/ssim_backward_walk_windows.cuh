@@ -148,8 +148,7 @@ class WindowWalk {
   using Element = typename Access::Element;
   using RawPair = RawRow<Element>[kPairRows];
   using Sums = WindowSums<GaussianWindow, kWalkColumns>;
-  // Few lanes should need a pivot: all warps of the block wait for one that is about pivots.
-  using Rules = LevelRules<GaussianWindow, 4>;
+  using Rules = LevelRules<GaussianWindow>;
   static constexpr int kHalo = kReach;
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);

@@ -64,9 +64,9 @@ struct WalkMemory {
 // variance V, and the formula divides by V + 2 C2. So zero is good enough a pivot where
 //   mean^2 < care * 2 C2 + kSpread * V,
 // judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
-// not matter where the warp began. Of 16 pixels of noise about zero one in 20,000 sets seems to
-// need a pivot with kSpread 2, one in a million with 4.
-template <class Taps, int kSpread = 2>
+// not matter where the warp began. Of 16 pixels of noise about zero one in a million sets seems to
+// need a pivot; with a spread of 2 one in 20,000, and 31 other lanes, or 127, go the long way too.
+template <class Taps>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
@@ -90,6 +90,7 @@ class LevelRules {
   static __device__ bool is_usual(float x) { return fabsf(x) < kUsual; }
 
  private:
+  static constexpr int kSpread = 4;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr float kUsual = 1024.0f / kTapSum;
 

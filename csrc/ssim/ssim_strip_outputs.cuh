@@ -121,9 +121,10 @@ class StripOutputs {
   static constexpr int kHalo = Taps::kHalo;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
 
-  // As make_terms(), with the 2 C2 folded into the clamp.
+  // As make_terms(), with the 2 C2 folded into the clamp. They go in with the square: an
+  // instruction takes one constant, and beside kTapSum they would need a register.
   __device__ static float term_u(const StripMoments& sums, int c, float twice_c2) {
-    return at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, twice_c2)), twice_c2);
+    return at_least(fmaf(sums.ss[c], kTapSum, fmaf(-sums.s[c], sums.s[c], twice_c2)), twice_c2);
   }
   __device__ static float term_vd(const StripMoments& sums, int c) {
     return at_least(fmaf(sums.dd[c], kTapSum, -__fmul_rn(sums.d[c], sums.d[c])), 0.0f);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ssim/settled_address.cuh"
 #include "ssim/ssim_job.cuh"
 
 namespace syncfree::ssim {
@@ -103,9 +104,10 @@ class VectorRows {
     const std::int64_t b_plane = image * b.stride[0] + channel * b.stride[1];
     const char* a_data = static_cast<const char*>(a.data) + a_plane * sizeof(T);
     const char* b_data = static_cast<const char*>(b.data) + b_plane * sizeof(T);
-    a_ = a_data + columns.first_read * sizeof(T);
-    b_ = b_data + columns.first_read * sizeof(T);
-    halo_ = (threadIdx.x % 32 < 16 ? a_data : b_data) + columns.halo_column * sizeof(T);
+    const char* const halo_data = threadIdx.x % 32 < 16 ? a_data : b_data;
+    a_ = settled(a_data + columns.first_read * sizeof(T));
+    b_ = settled(b_data + columns.first_read * sizeof(T));
+    halo_ = settled(halo_data + columns.halo_column * sizeof(T));
     step_ = static_cast<int>(a.stride[3] * sizeof(T));
     offset_ = first_row * step_;
     twice_last_ = 2 * (static_cast<int>(geometry.size[1]) - 1) * step_;
