@@ -5,7 +5,7 @@ regions in an endless loop soon wait for a place in the driver's queue, and read
 Here they come in bursts that the queue holds, and the GPU has nothing left to do before each: what
 is measured is the host alone, as in a training step, whose regions have work between their events.
 
-Bursts of all contenders take turns, on the legacy stream and on one of torch's pool.
+Bursts of all contenders take turns, and both streams do: the legacy one and one of torch's pool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -43,18 +45,25 @@ class Cost:
     least_us: float
 
 
-def costs(stream: str, bursts: Mapping[str, Call], drain: Callable[[], None]) -> list[Cost]:
-    """Bursts by turns, behind two of each that do not count."""
-    taken: dict[str, list[float]] = {name: [] for name in bursts}
+Enter = Callable[[], AbstractContextManager[object]]
+
+
+def costs(
+    streams: Mapping[str, Enter], bursts: Mapping[str, Call], drain: Callable[[], None]
+) -> list[Cost]:
+    """Bursts by turns, on one stream and then the next, behind two of each that do not count."""
+    taken: dict[tuple[str, str], list[float]] = {(s, name): [] for s in streams for name in bursts}
     for turn in range(BURSTS + 2):
-        for name, burst in bursts.items():
-            drain()
-            start = time.perf_counter_ns()
-            burst()
-            taken[name].append((time.perf_counter_ns() - start) / 1e3 / REGIONS)
-            if turn < 2:
-                taken[name].clear()
-    return [Cost(stream, name, median(us), min(us)) for name, us in taken.items()]
+        for stream, enter in streams.items():
+            with enter():
+                for name, burst in bursts.items():
+                    drain()
+                    start = time.perf_counter_ns()
+                    burst()
+                    us = (time.perf_counter_ns() - start) / 1e3 / REGIONS
+                    if turn >= 2:
+                        taken[stream, name].append(us)
+    return [Cost(stream, name, median(us), min(us)) for (stream, name), us in taken.items()]
 
 
 def table(rows: list[Cost]) -> str:
@@ -75,14 +84,12 @@ def contenders(device: str) -> Mapping[str, Call]:
 
 
 def measure(device: str) -> list[Cost]:
-    """On one stream after the other."""
+    """On both streams of a GPU."""
     if device == "cpu":
-        return costs("none", contenders(device), lambda: None)
-    rows = []
-    for stream, where in (("legacy", torch.cuda.default_stream()), ("pool", torch.cuda.Stream())):
-        with torch.cuda.stream(where):
-            rows += costs(stream, contenders(device), torch.cuda.synchronize)
-    return rows
+        return costs({"none": nullcontext}, contenders(device), lambda: None)
+    streams = {"legacy": torch.cuda.default_stream(), "pool": torch.cuda.Stream()}
+    enter = {name: partial(torch.cuda.stream, stream) for name, stream in streams.items()}
+    return costs(enter, contenders(device), torch.cuda.synchronize)
 
 
 def main() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,13 +37,31 @@ def test_bursts_take_turns_and_the_first_do_not_count(monkeypatch: pytest.Monkey
         "ours": contender("ours", 90_000, 80_000, 2000, 2500, 3000, 2400, 9000),
         "theirs": contender("theirs", 1, 2, 11_000, 11_000, 12_000, 13_000, 14_000),
     }
-    rows = costs("pool", bursts, lambda: order.append("drain"))
+    rows = costs({"pool": nullcontext}, bursts, lambda: order.append("drain"))
     assert rows == [Cost("pool", "ours", 2.5, 2.0), Cost("pool", "theirs", 12.0, 11.0)]
     assert order == ["drain", "ours", "drain", "theirs"] * 7
     assert table(rows).splitlines()[1:] == [
         "    pool  ours                             2.50      2.00      1.00x",
         "    pool  theirs                          12.00     11.00      4.80x",
     ]
+
+
+def test_streams_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_cost, "BURSTS", 3)
+    current, order = [], []
+
+    @contextmanager
+    def enter(name: str) -> Iterator[None]:
+        current.append(name)
+        yield
+        current.pop()
+
+    streams = {name: partial(enter, name) for name in ("legacy", "pool")}
+    bursts = {name: partial(lambda n: order.append((*current, n)), name) for name in "ab"}
+    rows = costs(streams, bursts, lambda: None)
+    each = [("legacy", "a"), ("legacy", "b"), ("pool", "a"), ("pool", "b")]
+    assert order == each * 5
+    assert [(row.stream, row.name) for row in rows] == each
 
 
 def test_without_a_gpu(tmp_path: Path) -> None:

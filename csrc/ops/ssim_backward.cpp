@@ -134,8 +134,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> ssim_with_gradients(
   const bool wants_gradients = (need_preds || need_target) && preds.numel() > 0;
   if (wants_gradients && gives_values(problem, preds)) {
     problem.value = static_cast<float*>(value.mutable_data_ptr());
-    if (wants_error)
-      problem.mean_absolute_error = static_cast<float*>(error.mutable_data_ptr());
+    if (wants_error) problem.mean_absolute_error = static_cast<float*>(error.mutable_data_ptr());
   } else {
     find_values(problem, dtype, value, error, preds);
   }

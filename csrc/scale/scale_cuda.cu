@@ -27,8 +27,7 @@ __device__ void scale_part(const Elements& part, float factor) {
   for (std::int64_t i = done + first; i < part.count; i += step) part.data[i] *= factor;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    scale_kernel(const __grid_constant__ Problem problem) {
+__global__ void __launch_bounds__(kThreads) scale_kernel(const __grid_constant__ Problem problem) {
   const auto factor = load_as<float>(problem.factor, problem.factor_dtype, 0);
   if (factor == 1.0f) return;
   for (const Elements& part : problem.parts) scale_part(part, factor);

@@ -45,8 +45,7 @@ class BackwardWalk {
         ahead_(ring),
         behind_(ring),
         windows_(job, memory.constants, memory.walk[threadIdx.x / 32], threadIdx.x / 32),
-        outputs_(job, memory.constants, results, memory.walk[threadIdx.x / 32],
-                 threadIdx.x / 32) {}
+        outputs_(job, memory.constants, results, memory.walk[threadIdx.x / 32], threadIdx.x / 32) {}
 
   __device__ void run(const Piece& piece) {
     const int pairs = piece.pairs();
@@ -167,8 +166,7 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
                    first * kUnitRows, min((first + count) * kUnitRows, height)});
     unit += count;
   }
-  if constexpr (kValues)
-    WalkSum(results).hand_in(*totals, gridDim.x * kWalkWarps);
+  if constexpr (kValues) WalkSum(results).hand_in(*totals, gridDim.x * kWalkWarps);
 }
 
 }  // namespace syncfree::ssim
