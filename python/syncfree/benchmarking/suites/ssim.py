@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -108,39 +107,6 @@ def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> W
     return Workload(name, device, 4 * x.nbytes, contenders)
 
 
-def l1_ssim_loss(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
-    """The mixture with the mean absolute error and its gradient, as a step of training has them."""
-    from syncfree.losses import l1_ssim_loss
-
-    x, y = images(shape, dtype, device)
-    x.requires_grad_()
-
-    def step(loss: Call) -> Call:
-        return lambda: torch.autograd.grad(cast(Tensor, loss()), x)
-
-    def mixture(ssim: Callable[[Tensor, Tensor], Tensor]) -> Call:
-        return step(lambda: 0.8 * (x - y).abs().mean() + 0.2 * (1 - ssim(x, y)))
-
-    contenders: dict[str, Call] = {"syncfree": step(lambda: l1_ssim_loss(x, y, 0.2))}
-    if is_there("torchmetrics"):
-        import torchmetrics.functional.image as tm
-
-        contenders["torchmetrics"] = mixture(
-            lambda a, b: cast(Tensor, tm.structural_similarity_index_measure(a, b, data_range=1.0))
-        )
-    if is_there("pytorch_msssim"):
-        from pytorch_msssim import ssim
-
-        contenders["pytorch-msssim"] = mixture(lambda a, b: ssim(a, b, data_range=1.0))
-    if device == "cuda" and is_there("fused_ssim"):
-        from fused_ssim import fused_ssim
-
-        contenders["fused-ssim"] = mixture(fused_ssim)
-    # Both images are read and one gradient written.
-    name = f"L1 and SSIM loss {size_name(shape, dtype)}"
-    return Workload(name, device, 3 * x.nbytes, contenders)
-
-
 def ms_ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
     """MS-SSIM of one batch."""
     from syncfree.functional import multiscale_structural_similarity_index_measure
@@ -169,15 +135,12 @@ def ssim_makers(device: str) -> Makers:
         yield "ssim", partial(ssim, ON_CPU, F32, device)
         yield "ssim-7x7", partial(uniform_ssim, ON_CPU, F32, device)
         yield "ssim-gradients", partial(ssim_gradients, ON_CPU, F32, device)
-        yield "l1-ssim-loss", partial(l1_ssim_loss, ON_CPU, F32, device)
         return
     for shape in (SMALL, MEDIUM, LARGE):
         for dtype in (F32, F16, BF16, U8) if shape == LARGE else (F32,):
             yield f"ssim-{size_name(shape, dtype)}", partial(ssim, shape, dtype, device)
     yield f"ssim-7x7-{size_name(LARGE, F32)}", partial(uniform_ssim, LARGE, F32, device)
     yield f"ssim-gradients-{size_name(MEDIUM, F32)}", partial(ssim_gradients, MEDIUM, F32, device)
-    for shape in ((1, *MEDIUM[1:]), MEDIUM):
-        yield f"l1-ssim-loss-{size_name(shape, F32)}", partial(l1_ssim_loss, shape, F32, device)
 
 
 def ms_ssim_makers(device: str) -> Makers:
