@@ -14,7 +14,7 @@ bool has_type(DType dtype) {
 
 }  // namespace
 
-// By the shape of the image alone (which python/syncfree/losses/_one_pass.py knows too): neither a
+// By the shape of the image alone: neither a
 // batch nor a layout changes a bit of its gradient. Smaller images keep too few blocks busy, for
 // each walk begins with 20 rows that give nothing.
 bool backward_walks_apply(const BackwardProblem& problem) {

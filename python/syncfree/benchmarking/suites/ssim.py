@@ -74,7 +74,6 @@ def uniform_ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Wor
 def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
     """SSIM and its gradients to both images; fused-ssim has one to the first only."""
     from syncfree.functional import structural_similarity_index_measure
-    from syncfree.losses import ssim_loss
 
     x, y = (image.requires_grad_() for image in images(shape, dtype, device))
 
@@ -83,7 +82,6 @@ def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> W
 
     contenders: dict[str, Call] = {
         "syncfree": both(lambda: structural_similarity_index_measure(x, y, data_range=1.0)),
-        "syncfree ssim_loss": both(lambda: ssim_loss(x, y)),
     }
     if is_there("torchmetrics"):
         import torchmetrics.functional.image as tm
