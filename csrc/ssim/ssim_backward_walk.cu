@@ -14,9 +14,8 @@ bool has_type(DType dtype) {
 
 }  // namespace
 
-// By the shape of the image alone: neither a
-// batch nor a layout changes a bit of its gradient. Smaller images keep too few blocks busy, for
-// each walk begins with 20 rows that give nothing.
+// By the shape of the image alone: neither a batch nor a layout changes a bit of its gradient.
+// Smaller images keep too few blocks busy, for each walk begins with 20 rows that give nothing.
 bool backward_walks_apply(const BackwardProblem& problem) {
   constexpr std::int64_t kLeastRows = 720, kLeastColumns = 1280;
   const Problem& images = problem.forward;
@@ -28,7 +27,8 @@ bool backward_walks_apply(const BackwardProblem& problem) {
 }
 
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream) {
-  const bool has_errors = job.grad_squared_error.arrives() || job.grad_absolute_error.arrives();
+  const bool has_errors =
+      job.grad_squared_error.data != nullptr || job.grad_absolute_error.data != nullptr;
   return has_errors ? launch_backward_walks_as<true>(job, stream)
                     : launch_backward_walks_as<false>(job, stream);
 }

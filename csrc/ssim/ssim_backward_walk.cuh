@@ -19,33 +19,34 @@ struct WalkStrips {
   int units;  // down a strip
 };
 
-template <class T, bool kValues>
+inline constexpr int kUnitRows = 8;
+
+template <class T>
 struct BackwardMemory {
   Constants<float> constants;
-  WindowMemory<T, kValues> walk[kWalkWarps];
+  WindowMemory<T> walk[kWalkWarps];
 };
 
 // Behind which the ring begins.
-template <bool kValues>
-inline constexpr int kRingOffset = (sizeof(BackwardMemory<float, kValues>) + 15) / 16 * 16;
+inline constexpr int kRingOffset = (sizeof(BackwardMemory<float>) + 15) / 16 * 16;
 
-template <int kLag, bool kValues>
+template <int kLag>
 inline constexpr int kWalkMemory =
-    kRingOffset<kValues> + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
+    kRingOffset + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
 
 // Sums follow the windows by kLag pairs of rows. With one, warps seldom wait for each other; none
 // is for GPUs with little shared memory.
-template <class Access, int kLag, bool kErrors, bool kValues>
+template <class Access, int kLag, bool kErrors>
 class BackwardWalk {
  public:
   __device__ BackwardWalk(const BackwardJob<float>& job,
-                          BackwardMemory<typename Access::Element, kValues>& memory,
-                          const WalkResults& results, PairOfRows* ring)
+                          BackwardMemory<typename Access::Element>& memory, PairOfRows* ring)
       : width_(static_cast<int>(job.axes[2].size)),
         ahead_(ring),
         behind_(ring),
         windows_(job, memory.constants, memory.walk[threadIdx.x / 32], threadIdx.x / 32),
-        outputs_(job, memory.constants, results, memory.walk[threadIdx.x / 32], threadIdx.x / 32) {}
+        outputs_(job, memory.constants, memory.walk[threadIdx.x / 32].planes,
+                 memory.walk[threadIdx.x / 32].errors, threadIdx.x / 32) {}
 
   __device__ void run(const Piece& piece) {
     const int pairs = piece.pairs();
@@ -79,10 +80,7 @@ class BackwardWalk {
         are_plain = windows_.judge_pair();
         ++step;
       }
-      if (step == pairs + kLag) {
-        outputs_.end();
-        return;
-      }
+      if (step == pairs + kLag) return;
       if (!has_taken) {
         if (step >= kLag) outputs_.fetch();
         if (step < pairs) {
@@ -123,35 +121,29 @@ class BackwardWalk {
   const int width_;
   RingPlace<kRingPairs<kLag>> ahead_;
   RingPlace<kRingPairs<kLag>> behind_;
-  WindowWalk<Access, kValues> windows_;
-  AdjointWalk<Access, kErrors, kValues> outputs_;
+  WindowWalk<Access> windows_;
+  AdjointWalk<Access, kErrors> outputs_;
 };
 
 inline constexpr int kWalkBlocks = 2;  // of a multiprocessor: all registers
 
-template <class Access, int kLag, bool kErrors, bool kValues>
+template <class Access, int kLag, bool kErrors>
 __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
     backward_walk_kernel(const __grid_constant__ BackwardJob<float> job,
-                         const __grid_constant__ WalkStrips strips,
-                         const __grid_constant__ WalkResults results) {
+                         const __grid_constant__ WalkStrips strips) {
   extern __shared__ __align__(16) unsigned char dynamic[];
-  using Memory = BackwardMemory<typename Access::Element, kValues>;
-  static_assert(sizeof(Memory) <= kRingOffset<kValues>);
+  using Memory = BackwardMemory<typename Access::Element>;
+  static_assert(sizeof(Memory) <= kRingOffset);
   Memory& memory = *reinterpret_cast<Memory*>(dynamic);
-  PairOfRows* const ring = reinterpret_cast<PairOfRows*>(dynamic + kRingOffset<kValues>);
+  PairOfRows* const ring = reinterpret_cast<PairOfRows*>(dynamic + kRingOffset);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRingPairs<kLag>; ++i) ring[i].open();
     memory.constants = job.current_constants();
   }
-  LaneTotals* totals = nullptr;
-  if constexpr (kValues) {
-    totals = &memory.walk[threadIdx.x / 32].totals[threadIdx.x % 32];
-    *totals = {};
-  }
   __syncthreads();
 
   // Units of one block that lie below each other are one piece.
-  BackwardWalk<Access, kLag, kErrors, kValues> walk(job, memory, results, ring);
+  BackwardWalk<Access, kLag, kErrors> walk(job, memory, ring);
   const std::int64_t total = job.planes * strips.strips * strips.units;
   std::int64_t unit = total * blockIdx.x / gridDim.x;
   const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
@@ -166,7 +158,6 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
                    first * kUnitRows, min((first + count) * kUnitRows, height)});
     unit += count;
   }
-  if constexpr (kValues) WalkSum(results).hand_in(*totals, gridDim.x * kWalkWarps);
 }
 
 }  // namespace syncfree::ssim

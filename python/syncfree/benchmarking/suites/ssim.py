@@ -81,7 +81,7 @@ def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> W
         return lambda: torch.autograd.grad(cast(Tensor, ssim()), (x, y))
 
     contenders: dict[str, Call] = {
-        "syncfree": both(lambda: structural_similarity_index_measure(x, y, data_range=1.0)),
+        "syncfree": both(lambda: structural_similarity_index_measure(x, y, data_range=1.0))
     }
     if is_there("torchmetrics"):
         import torchmetrics.functional.image as tm
