@@ -107,13 +107,17 @@ struct Plan {
     if constexpr (std::is_same_v<Acc, float>) {
       strips = strip_window(problem);
       in_patches = takes_patches(problem, strips, g);
+      if (in_patches && !has_near_rows(job.preds, job.target)) {
+        strips = StripWindow::kNone;
+        in_patches = false;
+      }
       if (in_patches) {
         r.units_per_image = patches_per_image(g);
       } else if (strips != StripWindow::kNone) {
         const StripUnits units = strip_units(g);
         r.units_per_image = g.channels * units.strips * units.blocks;
-        tap_sum = strip_tap_sum(strips);
       }
+      if (strips != StripWindow::kNone) tap_sum = strip_tap_sum(strips);
     }
     if (strips == StripWindow::kNone) {
       window = make_window(problem);
@@ -213,7 +217,9 @@ class JointWorkspace {
 
 bool can_join(const Problem& problem) {
   return strip_window(problem) == StripWindow::kGaussian && problem.pooled_preds == nullptr &&
-         fits_patches(make_geometry(problem)) && problem.preds.size[0] * problem.preds.size[1] > 0;
+         fits_patches(make_geometry(problem)) &&
+         has_near_rows(make_image(problem.preds), make_image(problem.target)) &&
+         problem.preds.size[0] * problem.preds.size[1] > 0;
 }
 
 WorkspaceSize joint_workspace_size(const Problem* problems, int count) {

@@ -67,24 +67,28 @@ __device__ inline void finish_batch(const Results& r) {
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
 }
 
-// As `is_last_arrival`, of a whole warp: true in all lanes.
-__device__ inline bool arrive(std::uint32_t* ticket, std::uint32_t count, std::uint32_t total) {
+// As `is_last_arrival`, of a whole warp: true in all lanes. `leads` in lane 0 alone.
+__device__ inline bool arrive(std::uint32_t* ticket, std::uint32_t count, std::uint32_t total,
+                              bool leads) {
   bool last = false;
-  if (threadIdx.x % 32 == 0) last = is_last_arrival(ticket, count, total);
+  if (leads) last = is_last_arrival(ticket, count, total);
   last = __shfl_sync(0xffffffffu, last, 0);
   __syncwarp();  // for what the lanes read now: a shuffle orders no memory
   return last;
 }
 
-// By a whole warp, after lane 0 wrote the slots of `units` units of `image`.
-__device__ inline void complete_units(const Results& r, std::int64_t image, std::int64_t units) {
+// By a whole warp, after its lanes wrote the slots of `units` units of `image`; those beside lane 0
+// with a barrier behind it. Where `leads` is plainly one thread of the block, the compiler adds to
+// a ticket at once. Otherwise it gathers what lanes add first, which takes 0.3 us (H100).
+__device__ inline void complete_units(const Results& r, std::int64_t image, std::int64_t units,
+                                      bool leads) {
   if (!arrive(r.image_tickets + image, static_cast<std::uint32_t>(units),
-              static_cast<std::uint32_t>(r.units_per_image)))
+              static_cast<std::uint32_t>(r.units_per_image), leads))
     return;
   finish_image(r, image);
   if (r.reduction == Reduction::kNone) return;
   // Of a single image all is known here: waiting for the ticket's memory takes a microsecond.
-  if (r.images == 1 || arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images)))
+  if (r.images == 1 || arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads))
     finish_batch(r);
 }
 

@@ -249,7 +249,7 @@ class TileWalk {
     if (wants_contrast) write(slots[kContrastDeficit], unit, 2.0 * static_cast<double>(contrast));
     if (slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr) write_errors(unit);
     if (job_.pooled_preds != nullptr) write_pooled();
-    if (threadIdx.x < 32) complete_units(job_.results, image_, 1);
+    if (threadIdx.x < 32) complete_units(job_.results, image_, 1, threadIdx.x == 0);
   }
 
   __device__ bool in_crop(int axis, std::int64_t i) const {

@@ -88,6 +88,7 @@ cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream); 
 
 // What strips take, but of images that are too small for them.
 bool fits_patches(const Geometry& geometry);
+bool has_near_rows(const Image& preds, const Image& target);  // less than 4 GiB apart, for patches
 std::int64_t patches_per_image(const Geometry& geometry);
 cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream);

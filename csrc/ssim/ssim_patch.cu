@@ -21,23 +21,26 @@ std::uint64_t row_bytes(const Image& image) {
   return static_cast<std::uint64_t>(image.stride[3] * size_of(image.dtype));
 }
 
-Patches make_patches(const Job<float>& job) {
-  const std::int64_t* size = job.geometry.size;
-  return {pieces(size[2], kPatchColumns),
-          pieces(size[1], kPatchRows),
-          {row_bytes(job.preds), row_bytes(job.target)}};
+std::int64_t units_of(const Job<float>& job) {
+  return job.results.images * job.results.units_per_image;
 }
 
-unsigned blocks_for(std::int64_t units) {
-  return static_cast<unsigned>(std::min<std::int64_t>(units, INT32_MAX));
+Patches make_patches(const Job<float>& job) {
+  const std::int64_t* size = job.geometry.size;
+  const auto divider = [](std::int64_t by) { return FastDivider(static_cast<unsigned>(by)); };
+  return {
+      divider(job.results.units_per_image),
+      divider(pieces(size[2], kPatchColumns)),
+      divider(pieces(size[1], kPatchRows)),
+      {static_cast<unsigned>(row_bytes(job.preds)), static_cast<unsigned>(row_bytes(job.target))}};
 }
 
 template <PatchTask kTask, class Taps>
 cudaError_t start(const Job<float>& job, cudaStream_t stream) {
-  const unsigned blocks = blocks_for(job.results.images * job.results.units_per_image);
+  if (units_of(job) > INT32_MAX) return cudaErrorInvalidConfiguration;
   return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
-    return launch_early(patch_kernel<T, kTask, Taps>, blocks, kPatchThreads, 0, stream, job,
-                        make_patches(job));
+    return launch_early(patch_kernel<T, kTask, Taps>, static_cast<unsigned>(units_of(job)),
+                        kPatchThreads, 0, stream, job, make_patches(job));
   });
 }
 
@@ -45,6 +48,10 @@ cudaError_t start(const Job<float>& job, cudaStream_t stream) {
 
 bool fits_patches(const Geometry& geometry) {
   return geometry.channels * geometry.size[1] * geometry.size[2] <= kMostPixels;
+}
+
+bool has_near_rows(const Image& preds, const Image& target) {
+  return std::max(row_bytes(preds), row_bytes(target)) <= UINT32_MAX;
 }
 
 std::int64_t patches_per_image(const Geometry& geometry) {
@@ -69,11 +76,13 @@ cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStre
   for (int i = 0; i < count; ++i) {
     all.jobs[i] = jobs[i];
     all.patches[i] = make_patches(jobs[i]);
-    units += jobs[i].results.images * jobs[i].results.units_per_image;
-    all.end[i] = units;
+    units += units_of(jobs[i]);
+    if (units > INT32_MAX) return cudaErrorInvalidConfiguration;
+    all.end[i] = static_cast<unsigned>(units);
   }
   return dispatch_pixels(jobs[0].preds.dtype, [&]<class T>(TypeTag<T>) {
-    return launch_early(joint_patch_kernel<T>, blocks_for(units), kPatchThreads, 0, stream, all);
+    return launch_early(joint_patch_kernel<T>, static_cast<unsigned>(units), kPatchThreads, 0,
+                        stream, all);
   });
 }
 

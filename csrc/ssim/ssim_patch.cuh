@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/early_launch.cuh"
+#include "core/fast_divider.h"
 #include "ssim/shared_vectors.cuh"
 #include "ssim/ssim_patch_filter.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
@@ -17,7 +18,7 @@ namespace syncfree::ssim {
 inline constexpr int kPatchColumns = 64;
 inline constexpr int kPatchRows = 16;
 inline constexpr int kPatchThreads = 160;
-inline constexpr int kPatchBlocksPerMultiprocessor = 4;
+inline constexpr int kPatchBlocksPerMultiprocessor = 6;
 
 enum class PatchTask {
   kValue,     // SSIM alone
@@ -36,14 +37,16 @@ struct alignas(16) PatchPlane {
 struct PatchMemory {
   PatchPlane s;
   PatchPlane d;
+  double warp_sums[kQuantities][kPatchThreads / 32];  // what each warp adds to a unit's slots
 };
 
-// How a plane is cut, the last patches being cut off by the border; and how far the rows of preds
-// and of target lie apart, as a whole, so that an address takes two instructions and not four.
+// How images are cut, the last patches being cut off by the border. Rows of preds and of target lie
+// less than 2^32 bytes apart, so that one multiply-add finds an address.
 struct Patches {
-  int across;
-  int down;
-  std::uint64_t row_bytes[2];
+  FastDivider in_image;
+  FastDivider in_row;
+  FastDivider in_column;
+  unsigned row_bytes[2];
 };
 
 template <class T, PatchTask kTask, class Taps>
@@ -55,16 +58,16 @@ class Patch {
         memory_(memory),
         constants_(job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants) {}
 
-  __device__ void run(std::int64_t unit) {
-    const Results& results = job_.results;
-    const std::int64_t image = unit / results.units_per_image;
-    place(image, static_cast<unsigned>(unit - image * results.units_per_image));
+  __device__ void run(unsigned unit) {
+    const unsigned image = patches_.in_image.quotient(unit);
+    const unsigned patch = unit - image * patches_.in_image.divisor;
+    place(image, patch);
     Sums sums;
     if (threadIdx.x < kColumnItems) filter_column(sums);
     __syncthreads();
     if (threadIdx.x < kRowItems) filter_row(sums);
     write_sums(unit, sums);
-    if (threadIdx.x < 32) complete_units(results, image, 1);
+    if (threadIdx.x < 32) complete_units(job_.results, image, 1, threadIdx.x == 0);
   }
 
  private:
@@ -87,11 +90,11 @@ class Patch {
     float absolute = 0.0f;
   };
 
-  __device__ void place(std::int64_t image, unsigned patch) {
-    const unsigned above = patch / patches_.across;
-    const unsigned channel = above / patches_.down;
-    first_column_ = static_cast<int>(patch - above * patches_.across) * kPatchColumns;
-    first_row_ = static_cast<int>(above - channel * patches_.down) * kPatchRows;
+  __device__ void place(unsigned image, unsigned patch) {
+    const unsigned row = patches_.in_row.quotient(patch);
+    const unsigned channel = patches_.in_column.quotient(row);
+    first_column_ = static_cast<int>(patch - row * patches_.in_row.divisor) * kPatchColumns;
+    first_row_ = static_cast<int>(row - channel * patches_.in_column.divisor) * kPatchRows;
     plane_ = image * job_.geometry.channels + channel;
     const auto plane_of = [&](const Image& x) {
       return static_cast<const T*>(x.data) + image * x.stride[0] + channel * x.stride[1];
@@ -119,26 +122,27 @@ class Patch {
         a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
         b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
       }
-      s[i] = __fmul_rn(a + b, constants_.scale);
-      d[i] = __fmul_rn(a - b, constants_.scale);
+      s[i] = a + b;
+      d[i] = a - b;
     }
     if constexpr (kAddsErrors)
       if (column >= kHalo && column < kHalo + kPatchColumns && x < width()) add_errors(sums, d, y);
-    store(memory_.s, run * kRun, column, Filter::filter(s));
-    store(memory_.d, run * kRun, column, Filter::filter(d));
+    store(memory_.s, run * kRun, column, Filter::filter_pixels(s, constants_.scale));
+    store(memory_.d, run * kRun, column, Filter::filter_pixels(d, constants_.scale));
   }
 
-  __device__ static void load_column(const T* top, std::uint64_t row_bytes,
+  __device__ static void load_column(const T* top, unsigned row_bytes,
                                      const unsigned (&rows)[kSpan], T (&to)[kSpan]) {
     const char* const from = reinterpret_cast<const char*>(top);
 #pragma unroll
-    for (int i = 0; i < kSpan; ++i) to[i] = load_element<T>(from + rows[i] * row_bytes);
+    for (int i = 0; i < kSpan; ++i)
+      to[i] = load_element<T>(from + std::uint64_t{rows[i]} * row_bytes);
   }
 
   __device__ void add_errors(Sums& sums, const float (&d)[kSpan], int y) const {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) {
-      const float x = y + i < height() ? d[kHalo + i] : 0.0f;
+      const float x = y + i < height() ? __fmul_rn(d[kHalo + i], constants_.scale) : 0.0f;
       sums.squared = fmaf(x, x, sums.squared);
       sums.absolute += fabsf(x);
     }
@@ -159,18 +163,16 @@ class Patch {
     const Moments d = filter_shared(memory_.d, row, column);
     const int y = first_row_ + row, x = first_column_ + column;
     const Results& results = job_.results;
-    const bool is_inside = is_within(y, height(), kHalo);
     if (kTask == PatchTask::kValue || results.slots[kDeficit] != nullptr) {
-      const int border = job_.leaves_border_out() ? kHalo : 0;
-      const bool counts = is_within(y, height(), border);
+      const unsigned counted = places_within(y, x, job_.leaves_border_out() ? kHalo : 0);
       const bool maps = kTask == PatchTask::kAnything && job_.map != nullptr && y < height();
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
         const Terms<float> k = terms(s, d, i);
         const float numerator = deficit_numerator(k);
         const float inverse = inverse_of(deficit_denominator(k, numerator));
-        if (counts && is_within(x + i, width(), border))
-          sums.deficit = fmaf(numerator, inverse, sums.deficit);
+        const float sum = fmaf(numerator, inverse, sums.deficit);
+        sums.deficit = counted >> i & 1 ? sum : sums.deficit;
         if (maps && x + i < width())
           store_map_value(job_, (plane_ * height() + y) * width() + x + i,
                           fmaf(-2.0f, __fmul_rn(numerator, inverse), 1.0f));
@@ -178,12 +180,12 @@ class Patch {
     }
     if constexpr (kTask != PatchTask::kValue) {
       if (results.slots[kContrastDeficit] == nullptr) return;
+      const unsigned counted = places_within(y, x, kHalo);
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
         const Terms<float> k = terms(s, d, i);
-        const float inverse = inverse_of(contrast_denominator(k));
-        if (is_inside && is_within(x + i, width(), kHalo))
-          sums.contrast = fmaf(k.vd, inverse, sums.contrast);
+        const float sum = fmaf(k.vd, inverse_of(contrast_denominator(k)), sums.contrast);
+        sums.contrast = counted >> i & 1 ? sum : sums.contrast;
       }
     }
   }
@@ -197,7 +199,7 @@ class Patch {
     float mean[kSpan], variance[kSpan];
     load_shared(&plane.mean[row][column], mean);
     load_shared(&plane.variance[row][column], variance);
-    return Filter::filter(mean, variance);
+    return Filter::filter_means(mean, variance);
   }
 
   __device__ static void load_shared(const float* from, float (&x)[kSpan]) {
@@ -208,28 +210,43 @@ class Patch {
     x[kSpan - 2] = two.x, x[kSpan - 1] = two.y;
   }
 
-  __device__ void write_sums(std::int64_t unit, const Sums& sums) const {
+  // All sums behind one barrier.
+  __device__ void write_sums(unsigned unit, const Sums& sums) {
     double* const* slots = job_.results.slots;
-    if (kTask == PatchTask::kValue || slots[kDeficit] != nullptr)
-      write(slots[kDeficit], unit, 2.0, sums.deficit);
-    if (kTask != PatchTask::kValue && slots[kContrastDeficit] != nullptr)
-      write(slots[kContrastDeficit], unit, 2.0, sums.contrast);
+    if (kTask == PatchTask::kValue || slots[kDeficit] != nullptr) put(kDeficit, sums.deficit);
+    if constexpr (kTask != PatchTask::kValue)
+      if (slots[kContrastDeficit] != nullptr) put(kContrastDeficit, sums.contrast);
     if constexpr (kAddsErrors) {
-      const double unscaled = 1.0 / static_cast<double>(constants_.scale);
-      if (slots[kSquaredError] != nullptr)
-        write(slots[kSquaredError], unit, unscaled * unscaled, sums.squared);
-      if (slots[kAbsoluteError] != nullptr)
-        write(slots[kAbsoluteError], unit, unscaled, sums.absolute);
+      if (slots[kSquaredError] != nullptr) put(kSquaredError, sums.squared);
+      if (slots[kAbsoluteError] != nullptr) put(kAbsoluteError, sums.absolute);
     }
+    __syncthreads();
+    constexpr int kMost = kAddsErrors ? kQuantities : kTask == PatchTask::kValue ? 1 : 2;
+    if (threadIdx.x < kMost && slots[threadIdx.x] != nullptr) {
+      double sum = 0.0;
+      for (const double each : memory_.warp_sums[threadIdx.x]) sum += each;
+      slots[threadIdx.x][unit] = factor_of(threadIdx.x) * sum;
+    }
+    __syncwarp();
   }
 
-  __device__ static void write(double* slots, std::int64_t unit, double factor, float x) {
-    const double sum = block_sum<kPatchThreads>(static_cast<double>(x));
-    if (threadIdx.x == 0) slots[unit] = factor * sum;
+  __device__ void put(Quantity quantity, float x) {
+    const double sum = warp_sum(static_cast<double>(x));
+    if (threadIdx.x % 32 == 0) memory_.warp_sums[quantity][threadIdx.x / 32] = sum;
   }
 
-  __device__ static bool is_within(int i, int size, int border) {
-    return i >= border && i < size - border;
+  __device__ double factor_of(int quantity) const {
+    if (!kAddsErrors || quantity == kDeficit || quantity == kContrastDeficit) return 2.0;
+    const double unscaled = static_cast<double>(1.0f / constants_.scale);  // a power of two
+    return quantity == kSquaredError ? unscaled * unscaled : unscaled;
+  }
+
+  // A bit for each output of a run that begins at (y, x) and lies inside of the border.
+  __device__ unsigned places_within(int y, int x, int border) const {
+    if (y < border || y >= height() - border) return 0;
+    const int begin = min(max(border - x, 0), kRun);
+    const int end = min(max(width() - border - x, 0), kRun);
+    return (1u << end) - 1 & ~((1u << begin) - 1);
   }
   __device__ int height() const { return static_cast<int>(job_.geometry.size[1]); }
   __device__ int width() const { return static_cast<int>(job_.geometry.size[2]); }
@@ -249,7 +266,7 @@ class Patch {
 struct PatchJobs {
   int count;
   Patches patches[kMostJointScales];
-  std::int64_t end[kMostJointScales];  // of the units of a job and of those before it
+  unsigned end[kMostJointScales];  // of the units of a job and of those before it
   Job<float> jobs[kMostJointScales];
 };
 
@@ -258,9 +275,7 @@ __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
     patch_kernel(const __grid_constant__ Job<float> job, const __grid_constant__ Patches patches) {
   __shared__ PatchMemory memory;
   wait_for_kernel_ahead();
-  Patch<T, kTask, Taps> patch(job, patches, memory);
-  const std::int64_t total = job.results.images * job.results.units_per_image;
-  for (std::int64_t unit = blockIdx.x; unit < total; unit += gridDim.x) patch.run(unit);
+  Patch<T, kTask, Taps>(job, patches, memory).run(blockIdx.x);
 }
 
 // The scales of a pyramid at once.
@@ -269,16 +284,15 @@ __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
     joint_patch_kernel(const __grid_constant__ PatchJobs all) {
   __shared__ PatchMemory memory;
   wait_for_kernel_ahead();
-  for (std::int64_t unit = blockIdx.x; unit < all.end[all.count - 1]; unit += gridDim.x) {
-    if (unit < all.end[0]) {
-      Patch<T, PatchTask::kScale, GaussianWindow>(all.jobs[0], all.patches[0], memory).run(unit);
-      continue;
-    }
-    int job = 1;
-    while (unit >= all.end[job]) ++job;
-    Patch<float, PatchTask::kScale, GaussianWindow>(all.jobs[job], all.patches[job], memory)
-        .run(unit - all.end[job - 1]);
+  const unsigned unit = blockIdx.x;
+  if (unit < all.end[0]) {
+    Patch<T, PatchTask::kScale, GaussianWindow>(all.jobs[0], all.patches[0], memory).run(unit);
+    return;
   }
+  int job = 1;
+  while (unit >= all.end[job]) ++job;
+  Patch<float, PatchTask::kScale, GaussianWindow>(all.jobs[job], all.patches[job], memory)
+      .run(unit - all.end[job - 1]);
 }
 
 }  // namespace syncfree::ssim

@@ -8,24 +8,9 @@ namespace syncfree::ssim {
 inline constexpr int kRun = 8;           // outputs of one thread, below or beside each other
 inline constexpr int kPivotOutputs = 4;  // of these that share a pivot
 
-// Normalised; the middle one takes up what rounding did to the sum of the others.
-template <class Taps>
-struct PatchTaps {
-  float tap[Taps::kTaps];
-
-  SYNCFREE_HD constexpr PatchTaps() : tap() {
-    const Taps raw;
-    double others = 0.0;
-    for (int k = 0; k < Taps::kTaps; ++k) {
-      tap[k] = static_cast<float>(static_cast<double>(raw.tap[k]) / raw.row_sum);
-      if (k != Taps::kHalo) others += static_cast<double>(tap[k]);
-    }
-    tap[Taps::kHalo] = static_cast<float>(1.0 - others);
-  }
-};
-
-// Means and variances under a run of windows. Value i is x[i] or, with `variances`, a column of
-// pixels with mean x[i] and variance `variances[i]`.
+// Means and variances under a run of windows, of values that are pixels or, in the second pass,
+// columns of them with a mean and a variance each. Taps are those of strips, whose ends are 1, so
+// that means come out times the sum of the taps and variances times its square.
 //
 // The pivot of neighbouring outputs lies in the middle of all their windows: what they hold near it
 // bounds its distance from their means by their variance. A NaN there is in all of them.
@@ -39,41 +24,49 @@ class RunFilter {
     float variance[kRun];
   };
 
-  template <class... Variances>
-  static __device__ Moments filter(const float (&x)[kSpan], const Variances&... variances) {
-    constexpr PatchTaps<Taps> kTaps{};
+  // Of pixels times `scale`.
+  static __device__ Moments filter_pixels(const float (&x)[kSpan], float scale) {
+    return filter([&](int i, float pivot) { return fmaf(x[i], scale, -pivot); },
+                  [&](int i) { return x[i]; }, 0.5f * scale,
+                  [](float offset, int) { return __fmul_rn(offset, offset); });
+  }
+
+  static __device__ Moments filter_means(const float (&x)[kSpan], const float (&variances)[kSpan]) {
+    return filter([&](int i, float pivot) { return __fsub_rn(x[i], pivot); },
+                  [&](int i) { return x[i]; }, 0.5f,
+                  [&](float offset, int i) { return fmaf(offset, offset, variances[i]); });
+  }
+
+ private:
+  template <class Offset, class Value, class Square>
+  static __device__ Moments filter(Offset offset_of, Value value, float half, Square square_of) {
+    constexpr Taps kTaps{};
+    constexpr auto kSum = static_cast<float>(kTaps.row_sum);
     Moments moments;
 #pragma unroll
     for (int first = 0; first < kRun; first += kPivotOutputs) {
       const int middle = first + Taps::kHalo + kPivotOutputs / 2;
-      const float pivot = 0.5f * (x[middle - 1] + x[middle]);
+      const float pivot = fmaf(half, value(middle - 1), __fmul_rn(half, value(middle)));
       float sum[kPivotOutputs], square[kPivotOutputs];
 #pragma unroll
       for (int i = 0; i < kPivotOutputs + 2 * Taps::kHalo; ++i) {
-        const float offset = __fsub_rn(x[first + i], pivot);
-        const float squared = square_of(offset, first + i, variances...);
+        const float offset = offset_of(first + i, pivot);
+        const float squared = square_of(offset, first + i);
 #pragma unroll
         for (int o = 0; o < kPivotOutputs; ++o) {
           const int k = i - o;
           if (k < 0 || k >= Taps::kTaps) continue;
-          sum[o] = k == 0 ? __fmul_rn(kTaps.tap[k], offset) : fmaf(kTaps.tap[k], offset, sum[o]);
-          square[o] =
-              k == 0 ? __fmul_rn(kTaps.tap[k], squared) : fmaf(kTaps.tap[k], squared, square[o]);
+          sum[o] = k == 0 ? offset : fmaf(kTaps.tap[k], offset, sum[o]);
+          square[o] = k == 0 ? squared : fmaf(kTaps.tap[k], squared, square[o]);
         }
       }
 #pragma unroll
       for (int o = 0; o < kPivotOutputs; ++o) {
-        moments.mean[first + o] = pivot + sum[o];
-        moments.variance[first + o] = fmaf(-sum[o], sum[o], square[o]);
+        moments.mean[first + o] = fmaf(kSum, pivot, sum[o]);
+        moments.variance[first + o] = fmaf(-sum[o], sum[o], __fmul_rn(kSum, square[o]));
       }
     }
     return moments;
-  }
-
- private:
-  static __device__ float square_of(float x, int) { return __fmul_rn(x, x); }
-  static __device__ float square_of(float x, int i, const float (&variances)[kSpan]) {
-    return fmaf(x, x, variances[i]);
   }
 };
 

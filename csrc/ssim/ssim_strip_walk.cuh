@@ -87,7 +87,7 @@ class StripWalk {
       else
         outputs_.flush(first + unit);
     }
-    complete_units(job_.results, image, count);
+    complete_units(job_.results, image, count, threadIdx.x % 32 == 0);
   }
 
  private:
