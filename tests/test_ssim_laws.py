@@ -228,6 +228,22 @@ def test_flat_images_without_constants_are_undefined(device: str) -> None:
     assert values(x, x, Window(), k1=0.0, k2=0.0).isnan().all()
 
 
+@pytest.mark.needs_cuda
+def test_rows_too_far_apart_for_32_bits() -> None:
+    step, height, width = 1 << 32, 6, 32
+    if torch.cuda.mem_get_info()[0] < 1.2 * (height - 1) * step:
+        pytest.skip("the memory between such rows is 21 GB")
+    shape = 1, 1, height, width
+    far = torch.empty((height - 1) * step + width, dtype=torch.uint8, device="cuda")
+    preds = far.as_strided(shape, (0, 0, step, 1))
+    preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
+    target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    window = Window(False, kernel_size=7)
+    found = values(preds, target, window, data_range=255.0)
+    expected = values(preds.contiguous(), target, window, data_range=255.0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("data_range", [1.0, None])
 def test_empty_batch(data_range: float | None, device: str) -> None:
     x = torch.rand(0, 3, 20, 20, device=device)
