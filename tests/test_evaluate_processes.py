@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 import pytest
 import torch
@@ -70,8 +71,12 @@ def test_launch_names_the_process_that_failed():
         launch(_fails, [])
 
 
+def _stays(fleet, device):
+    time.sleep(600)
+
+
 def test_ctrl_c_during_the_start_leaves_no_process(interruptible, monkeypatch):
-    launcher = Launcher(_fails, ["cpu"])
+    launcher = Launcher(_stays, ["cpu"])
     (process,) = launcher._processes.values()
     start = type(process).start
 
