@@ -60,17 +60,27 @@ struct WalkMemory {
   LaneHistory history[32];
 };
 
-// Rounding leaves about 9e-7 of the squared distance between a window's mean and its pivot in the
+// Rounding leaves up to 9e-7 of the squared distance between a window's mean and its pivot in the
 // variance V, and the formula divides by V + 2 C2. So zero is good enough a pivot where
 //   mean^2 < care * 2 C2 + kSpread * V,
 // judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
 // not matter where the warp began. Of 16 pixels of noise about zero one in a million sets seems to
 // need a pivot; with a spread of 2 one in 20,000, and 31 other lanes, or 127, go the long way too.
+//
+// Where only a mean over the image is wanted, single windows may be off by 1e-4. An error in the
+// variance of s counts where d varies, which makes it another one in each window, and has no sign
+// of its own (`StripTaps` sees to that): means of photographs are off by 1e-9 to 3e-7 without any
+// pivot. Where d needs one this does not hold.
 template <class Taps>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
     return needs_none(sums.sum.s, sums.square.s, 2.0f, twice_c2);
+  }
+  // For a mean: |s - level| below 2.1 times the data range, which holds for all pixels within it.
+  static __device__ bool s_needs_none_in_a_mean(const PixelSums& sums, float twice_c2) {
+    constexpr float kCare = 2500.0f;
+    return __fmul_rn(sums.sum.s, sums.sum.s) < kCare * kAbsolute * twice_c2;
   }
   // Where the variance of d is small it counts more than that of s.
   static __device__ bool d_needs_none(const PixelSums& sums, float twice_c2) {
@@ -93,12 +103,13 @@ class LevelRules {
   static constexpr int kSpread = 4;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr float kUsual = 1024.0f / kTapSum;
+  static constexpr float kPixels = 4.0f * kColumns;
+  static constexpr float kAbsolute = kPixels * kPixels / (kTapSum * kTapSum);
 
   static __device__ bool needs_none(float sum, float square, float care, float twice_c2) {
-    constexpr float kPixels = 4.0f * kColumns;
     constexpr float kMeanWeight = 1.0f / (1.0f + kSpread);
-    constexpr float kAbsolute = kPixels * kPixels * kMeanWeight / (kTapSum * kTapSum);
-    const float limit = fmaf(kPixels * kSpread * kMeanWeight, square, care * kAbsolute * twice_c2);
+    const float limit =
+        fmaf(kPixels * kSpread * kMeanWeight, square, care * kAbsolute * kMeanWeight * twice_c2);
     return __fmul_rn(sum, sum) < limit;  // false for NaN and infinities
   }
 

@@ -58,13 +58,14 @@ class StripWalk {
       rows.next(pair[0]);
       rows.next(pair[1]);
     };
-    RowData<Element> sample;
+    RowData<Element> samples[kSamples];
     RawPair before, ahead[kPairsAhead];
-    rows_from(height() / 2).next(sample);
+    for (int i = 0; i < kSamples; ++i)
+      rows_from(height() / (kSamples + 1) * (i + 1)).next(samples[i]);
     ask_for(before);
     ask_for(ahead[0]);
     if constexpr (kPairsAhead == 2) ask_for(ahead[1]);
-    level_ = level_of_strip(sample);
+    level_ = level_of_strip(samples);
     begin_history(before);
     s_.clear();
     d_.clear();
@@ -99,6 +100,7 @@ class StripWalk {
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr bool kPools = kIsScale<kTask>;
+  static constexpr int kSamples = 3;  // rows of a strip from which its level is taken
   // Pairs of rows on their way from memory. More than SSIM alone, any strides, or the larger window
   // leave registers for one.
   static constexpr int kPairsAhead =
@@ -142,7 +144,8 @@ class StripWalk {
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
     const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};
-    const PixelSums pair = of_row[0] + of_row[1];
+    PixelSums pair = of_row[0] + of_row[1];
+    pair.square.s = 0.0f;  // which nothing asks for
     const PixelSums two_pairs = history().last_pair + pair;
     history().last_pair = pair;
 
@@ -153,21 +156,22 @@ class StripWalk {
       load_vector(own + 3 * kRowFloats, x[1].d);
       take_row<1>(own, row, x[1], of_row[1], about_s, about_d);
     };
-    const bool s_needs_none = Rules::s_needs_none(two_pairs, constants_.twice_c2);
+    const bool s_needs_none = Rules::s_needs_none_in_a_mean(two_pairs, constants_.twice_c2);
     const bool d_needs_none = Rules::d_needs_none(two_pairs, constants_.twice_c2);
     if (__all_sync(kWarp, s_needs_none && d_needs_none && about_zero_)) {
       take(NoPivots{}, NoPivots{});
       return;
     }
     // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
-    const bool s_is_plain = __all_sync(kWarp, s_needs_none);
+    // Where d needs pivots s gets them too: then nothing says that errors of s do not add up.
+    const bool is_plain = __all_sync(kWarp, s_needs_none && d_needs_none);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none);
     SumDifference level = Rules::level_of_pair(pair, own);
-    if (s_is_plain) level.s = 0.0f;
+    if (is_plain) level.s = 0.0f;
     if (d_is_plain) level.d = 0.0f;
     LaneHistory& lane = history();
     constexpr int kPairs = LaneHistory::kPairs + 1;
-    lane.about_pivots = s_is_plain && d_is_plain ? lane.about_pivots - 1 : kPairs;
+    lane.about_pivots = is_plain ? lane.about_pivots - 1 : kPairs;
     lane.d_about_pivots = d_is_plain ? max(lane.d_about_pivots - 1, 0) : kPairs;
     about_zero_ = lane.about_pivots <= 1;
     const SumDifference last = lane.level[0], second_last = lane.level[1],
@@ -242,12 +246,16 @@ class StripWalk {
       outputs_.add_row(sums, y, counted, zero_s);
   }
 
-  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over a row.
-  __device__ float level_of_strip(const RowData<Element>& row) {
+  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over rows.
+  __device__ float level_of_strip(const RowData<Element> (&rows)[kSamples]) {
     level_ = 0.0f;
-    OwnColumns<kColumns> x;
-    convert(row, x);
-    return mean_of_usual<Rules>(PixelSums::of(x.s, x.d).sum.s * (1.0f / kColumns));
+    float sum = 0.0f;
+    for (const RowData<Element>& row : rows) {
+      OwnColumns<kColumns> x;
+      convert(row, x);
+      sum += mean_of_usual<Rules>(PixelSums::over(x.s) * (1.0f / kColumns));
+    }
+    return sum * (1.0f / kSamples);
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
