@@ -1,4 +1,7 @@
-"""Classes on several GPUs: the answers of one process, and proof that no host waits for a GPU."""
+"""Classes under NCCL: the answers of one process, and proof that no host waits for a GPU.
+
+Where there are fewer GPUs than processes, these share them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import collection_cases
 from class_cases import CASES, ClassCase
 from processes import in_processes
 
-pytestmark = pytest.mark.needs_two_gpus
+pytestmark = [pytest.mark.needs_cuda, pytest.mark.alone]
 
 SPIN_CYCLES = 400_000_000  # about 0.2 s: far longer than any host call here takes
 
@@ -78,8 +81,6 @@ def _no_host_waits(rank: int, world: int) -> None:
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_no_host_waits(world: int, tmp_path: Path) -> None:
-    if torch.cuda.device_count() < world:
-        pytest.skip(f"fewer than {world} CUDA devices")
     in_processes(world, _no_host_waits, tmp_path, "nccl")
 
 
@@ -103,8 +104,6 @@ def _collections_wait_as_little(rank: int, world: int) -> None:
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_collections_wait_as_little(world: int, tmp_path: Path) -> None:
-    if torch.cuda.device_count() < world:
-        pytest.skip(f"fewer than {world} CUDA devices")
     in_processes(world, _collections_wait_as_little, tmp_path, "nccl")
 
 
