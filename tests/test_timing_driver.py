@@ -55,6 +55,19 @@ def test_wait_is_the_only_call_that_waits(fake: FakeDriver) -> None:
     assert timer.counts()["pending"] == 0
 
 
+def test_wait_waits_for_the_clock_too(
+    fake: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream may come last on a GPU that others keep busy."""
+    copy = fake.own_copy(tmp_path)
+    monkeypatch.setenv("SYNCFREE_LIBCUDA", str(copy.path))
+    first_stream_of_ours = 0x1001
+    copy.work(1e5, first_stream_of_ours)
+    timer = copy.timer()
+    run(timer, copy, 10)
+    assert timer.wait() == 1
+
+
 def test_gaps_on_the_stream(fake: FakeDriver) -> None:
     timer = fake.timer()
     run(timer, fake, 10)

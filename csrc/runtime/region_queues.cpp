@@ -16,6 +16,13 @@ constexpr std::size_t kMostQueues = 64;     // before those of streams that are 
 constexpr float kClockMilliseconds = 1e4f;  // so far a float counts them to 1 us
 constexpr double kLongestStamp = 1e5;       // microseconds
 
+bool has_passed(cuda::Device& device, cuda::Event event) {
+  const OwnCall own;
+  const cuda::DuringCaptures allowed(device.driver());
+  const cuda::InContext here(device.driver(), device.context());
+  return device.driver().event_query(event) != cuda::kNotReady;
+}
+
 }  // namespace
 
 double LastEnds::gap(std::uint32_t depth, std::uint64_t parent, double start, double end) {
@@ -248,9 +255,13 @@ std::vector<RegionEnd> RegionTimer::last_ends() const {
   std::vector<RegionEnd> ends;
   for (const auto& device : devices_) {
     if (device == nullptr) continue;
-    const cuda::Event bracket = device->device->bracket().last();
-    if (bracket != nullptr && device->pending != 0)
-      ends.push_back({device->device, bracket, nullptr, 0});
+    if (device->pending != 0) {
+      const cuda::Event bracket = device->device->bracket().last();
+      if (bracket != nullptr) ends.push_back({device->device, bracket, nullptr, 0});
+      // Times are told from the clock, which has a stream of its own.
+      if (!has_passed(*device->device, device->clock))
+        ends.push_back({device->device, device->clock, nullptr, 0});
+    }
     for (const StreamQueue& queue : device->queues) {
       const RegionSlot* last = queue.last;
       if (last != nullptr)
