@@ -114,10 +114,14 @@ def test_bits_of_an_image_do_not_depend_on_its_company(
     [*((window, 140) for window in PATHS), *product((PATHS[0], PATHS[-1]), (590, 592))],
     ids=str,
 )
+@pytest.mark.parametrize("data_range", [1.0, 0.1])
 def test_bits_do_not_depend_on_company_where_pivots_change(
-    window: Window, width: int, device: str
+    data_range: float, window: Window, width: int, device: str
 ) -> None:
-    """Noise needs no pivot, flat parts do, and so does the difference where it is large."""
+    """Flat parts far from the level need pivots, and so does the difference where it is large.
+
+    Where the range is a tenth of the images', s has pivots and d has none.
+    """
     generator = torch.Generator().manual_seed(4)
     preds = torch.rand((7, 3, 150, width), generator=generator)
     preds[:, :, 31:58] = 0.9
@@ -125,11 +129,12 @@ def test_bits_do_not_depend_on_company_where_pivots_change(
     target = (preds + 0.05 * torch.rand(preds.shape, generator=generator)).clamp(0, 1)
     target[:, 1, 64:75] += 0.3
     preds, target = preds.to(device), target.to(device)
-    whole, full = values(preds, target, window), maps(preds, target, window)
+    options = {"data_range": data_range}
+    whole, full = values(preds, target, window, **options), maps(preds, target, window, **options)
     for i, layout in zip((0, 1, 3, 4, 6), LAYOUTS, strict=True):
         one = layout.apply(preds[i : i + 1]), layout.apply(target[i : i + 1])
-        assert torch.equal(values(*one, window)[0], whole[i])
-        assert torch.equal(maps(*one, window)[0], full[i])
+        assert torch.equal(values(*one, window, **options)[0], whole[i])
+        assert torch.equal(maps(*one, window, **options)[0], full[i])
 
 
 @pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)

@@ -87,7 +87,11 @@ cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
 // What strips take, but of images that are too small for them.
-bool fits_patches(const Geometry& geometry);
+// Of all channels of one image. Beyond, strips take less time for a batch that fills the GPU.
+inline constexpr std::int64_t kMostPatchPixels = (1 << 18) - 1;
+SYNCFREE_HD bool fits_patches(const Geometry& geometry) {
+  return geometry.channels * geometry.size[1] * geometry.size[2] <= kMostPatchPixels;
+}
 bool has_near_rows(const Image& preds, const Image& target);  // less than 4 GiB apart, for patches
 std::int64_t patches_per_image(const Geometry& geometry);
 cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream_t stream);

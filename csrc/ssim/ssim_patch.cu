@@ -8,9 +8,6 @@
 namespace syncfree::ssim {
 namespace {
 
-// Of all channels of one image. Beyond, strips take less time for a batch that fills the GPU.
-constexpr std::int64_t kMostPixels = (1 << 18) - 1;
-
 static_assert(sizeof(PatchJobs) <= 4096, "more than the parameters of a kernel may have");
 
 int pieces(std::int64_t size, int piece) {
@@ -45,10 +42,6 @@ cudaError_t start(const Job<float>& job, cudaStream_t stream) {
 }
 
 }  // namespace
-
-bool fits_patches(const Geometry& geometry) {
-  return geometry.channels * geometry.size[1] * geometry.size[2] <= kMostPixels;
-}
 
 bool has_near_rows(const Image& preds, const Image& target) {
   return std::max(row_bytes(preds), row_bytes(target)) <= UINT32_MAX;

@@ -67,20 +67,24 @@ struct WalkMemory {
 // not matter where the warp began. Of 16 pixels of noise about zero one in a million sets seems to
 // need a pivot; with a spread of 2 one in 20,000, and 31 other lanes, or 127, go the long way too.
 //
-// Where only a mean over the image is wanted, single windows may be off by 1e-4. An error in the
-// variance of s counts where d varies, which makes it another one in each window, and has no sign
-// of its own (`StripTaps` sees to that): means of photographs are off by 1e-9 to 3e-7 without any
-// pivot. Where d needs one this does not hold.
+// Where only a mean over many windows is wanted, single ones may be off by some 1e-4. An error in
+// the variance of s counts where d varies, which makes it another one in each window, and taps give
+// it no sign (`StripTaps`): means of photographs are off by 3e-7 at most. Windows that repeat, as
+// patterns on one level have them, repeat their errors. Where d needs pivots s takes them too.
 template <class Taps>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
     return needs_none(sums.sum.s, sums.square.s, 2.0f, twice_c2);
   }
-  // For a mean: |s - level| below 2.1 times the data range, which holds for all pixels within it.
-  static __device__ bool s_needs_none_in_a_mean(const PixelSums& sums, float twice_c2) {
-    constexpr float kCare = 2500.0f;
-    return __fmul_rn(sums.sum.s, sums.sum.s) < kCare * kAbsolute * twice_c2;
+  // For a mean, where the bound on the square of s summed over those pixels is asked for once.
+  static __device__ float bound_for_mean(bool over_many_windows, float twice_c2) {
+    // 1024: |s - level| below 1.36 times the data range, so that one pair in 40 of photographs'
+    // needs pivots.
+    return (over_many_windows ? 1024.0f : 2.0f) * kAbsolute * twice_c2;
+  }
+  static __device__ bool s_is_within(float bound, const PixelSums& sums) {
+    return __fmul_rn(sums.sum.s, sums.sum.s) < bound;  // false for NaN and infinities
   }
   // Where the variance of d is small it counts more than that of s.
   static __device__ bool d_needs_none(const PixelSums& sums, float twice_c2) {

@@ -21,6 +21,7 @@ class StripWalk {
         units_(units),
         memory_(memory),
         constants_(constants),
+        bound_of_s_(Rules::bound_for_mean(!fits_patches(job.geometry), constants.twice_c2)),
         outputs_(job, constants),
         pool_(job, pool_slots) {}
 
@@ -156,14 +157,14 @@ class StripWalk {
       load_vector(own + 3 * kRowFloats, x[1].d);
       take_row<1>(own, row, x[1], of_row[1], about_s, about_d);
     };
-    const bool s_needs_none = Rules::s_needs_none_in_a_mean(two_pairs, constants_.twice_c2);
+    const bool s_needs_none = Rules::s_is_within(bound_of_s_, two_pairs);
     const bool d_needs_none = Rules::d_needs_none(two_pairs, constants_.twice_c2);
     if (__all_sync(kWarp, s_needs_none && d_needs_none && about_zero_)) {
       take(NoPivots{}, NoPivots{});
       return;
     }
     // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
-    // Where d needs pivots s gets them too: then nothing says that errors of s do not add up.
+    // Where d needs pivots s takes them too.
     const bool is_plain = __all_sync(kWarp, s_needs_none && d_needs_none);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none);
     SumDifference level = Rules::level_of_pair(pair, own);
@@ -291,6 +292,7 @@ class StripWalk {
   const StripUnits& units_;
   WalkMemory& memory_;
   const Constants<float> constants_;
+  const float bound_of_s_;
   Sums s_;
   Sums d_;
   bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
