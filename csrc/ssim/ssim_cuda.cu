@@ -60,8 +60,8 @@ Window make_window(const Problem& problem) {
 }
 
 // The images of a next scale come from strips alone. A map promises of each pixel what a value does
-// of the mean: patches have a pivot inside of every window, and are within 1e-6 where single windows
-// of a strip are off by 1e-4.
+// of the mean: patches have a pivot inside of every window, and are within 1e-6 where single
+// windows of a strip are off by 1e-4.
 bool takes_patches(const Problem& problem, StripWindow strips, const Geometry& geometry) {
   return strips != StripWindow::kNone && problem.pooled_preds == nullptr &&
          (problem.map != nullptr || fits_patches(geometry));
