@@ -94,6 +94,17 @@ def test_each_finding_is_settled(fake: FakeCupti, capsys: pytest.CaptureFixture[
     assert not fake.library.fake_is_subscribed()
 
 
+def test_a_mark_left_by_another_test_is_not_waited_for(
+    fake: FakeCupti, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests of one process share the stand-in; on a GPU machine others put marks of their own."""
+    watch = library_module.open_watch()
+    watch.use_marks(ctypes.addressof(fake.arguments(*[0] * 16)))
+    watch.put_mark(3)
+    fake.library.fake_reset()
+    test_each_finding_is_settled(fake, capsys)
+
+
 COPIES = """
 from fake_cupti import _built
 
