@@ -57,6 +57,18 @@ def test_errors_match_float64(
     check_errors(got, preds, target, range_of(dtype), reduction != "elementwise_mean")
 
 
+@pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024)], ids=str)
+def test_errors_of_large_images(
+    shape: tuple[int, ...], dtype: torch.dtype, window: Window, device: str
+) -> None:
+    """Cut into units of rows and strips of columns, each pixel counted once."""
+    preds, target = image_pair(shape, dtype, device)
+    got = image_quality(preds, target, range_of(dtype), reduction="none", **window.options)
+    check_errors(got, preds, target, range_of(dtype), per_image=True)
+
+
 @pytest.mark.parametrize("reduction", ["elementwise_mean", "none"])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize(

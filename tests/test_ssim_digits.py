@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import skimage.data
 import torch
 from torch import Tensor
 
+from cases import range_of
+from ms_ssim_reference import halved, product
 from ssim_reference import Reference, Window
-from syncfree.functional.image import structural_similarity_index_measure
+from syncfree.functional.image import (
+    multiscale_structural_similarity_index_measure,
+    structural_similarity_index_measure,
+)
 
 
 def check(got: Tensor, want: np.ndarray, tolerance: float = 2e-6) -> None:
@@ -136,3 +143,42 @@ def test_mean_of_a_large_image(
             x.to(device), y.to(device), data_range=1.0, reduction="none", **window.options
         )
         check(value, Reference.of(x, y, window).values, tolerance)
+
+
+@cache
+def large_pair(name: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Reference]:
+    target = large_image(name)
+    generator = torch.Generator().manual_seed(6)
+    preds = target + 0.03 * torch.randn(target.shape, generator=generator)
+    preds, target = (
+        (x.clamp(0, 1) * range_of(dtype)).round().to(dtype) if dtype == torch.uint8 else x.to(dtype)
+        for x in (preds, target)
+    )
+    return preds, target, Reference.of(preds, target, data_range=range_of(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+@pytest.mark.parametrize(("name", "tolerance"), [("camera", 5e-7), ("bright around dark", 3e-6)])
+def test_other_means_of_a_large_image(
+    name: str, tolerance: float, dtype: torch.dtype, device: str
+) -> None:
+    """Contrast, windows inside the image, two scales: kernels of their own."""
+    preds, target, reference = large_pair(name, dtype)
+    on_device = preds.to(device), target.to(device)
+    options = {"data_range": range_of(dtype), "reduction": "none"}
+    # Half has 11 bits.
+    tolerance = 5e-4 if dtype == torch.float16 else tolerance
+
+    value, contrast = structural_similarity_index_measure(
+        *on_device, return_contrast_sensitivity=True, **options
+    )
+    check(value, reference.values, tolerance)
+    check(contrast, reference.contrast, tolerance)
+
+    inside = structural_similarity_index_measure(*on_device, preset="wang", **options)
+    check(inside, reference.map[..., 5:-5, 5:-5].mean(axis=(1, 2, 3)), tolerance)
+
+    betas = (0.5, 0.5)
+    scales = multiscale_structural_similarity_index_measure(*on_device, betas=betas, **options)
+    coarse = Reference.of(halved(preds), halved(target), data_range=range_of(dtype))
+    check(scales, product(np.stack([reference.contrast, coarse.values]), betas), tolerance)

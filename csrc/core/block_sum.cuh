@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cub/block/block_reduce.cuh>
-#include <cub/warp/warp_reduce.cuh>
 
 namespace syncfree {
 
@@ -15,11 +14,13 @@ __device__ double block_sum(double value) {
   return Reduce(storage).Sum(value);
 }
 
-// Valid in lane 0.
+// The same in all lanes. Not cub::WarpReduce, whose steps ask of each lane whether it has a partner
+// and select by the answer, word by word of a double: seven instructions where these are three.
 __device__ inline double warp_sum(double value) {
-  using Reduce = cub::WarpReduce<double>;
-  typename Reduce::TempStorage storage;  // empty: the reduction goes through shuffles
-  return Reduce(storage).Sum(value);
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2)
+    value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
 }
 
 }  // namespace syncfree

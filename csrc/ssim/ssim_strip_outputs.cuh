@@ -86,35 +86,45 @@ class StripOutputs {
   __device__ bool has_column(int c) const { return first_column_ + c < width(); }
 
   // Sums over the lane's columns of a few rows.
-  __device__ void add_errors(float squared, float absolute) {
-    squared_ += squared;
-    absolute_ += absolute;
+  __device__ void add_errors(float squared, float absolute, bool counts) {
+    squared = squared_ + squared;
+    absolute = absolute_ + absolute;
+    squared_ = counts ? squared : squared_;
+    absolute_ = counts ? absolute : absolute_;
   }
 
-  // What the first rows of a walk left, whose windows were not complete.
-  __device__ void forget() {
+  // What the first rows of a walk left, whose windows were not complete. Their errors belong to the
+  // unit above, if there is one.
+  __device__ void forget(bool keeps_errors) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
+    if (!keeps_errors) squared_ = absolute_ = 0.0f;
   }
 
+  // All sums before any is written: they are waited for together then.
   __device__ void flush(std::int64_t unit) {
-    double* const* slots = job_.results.slots;
+    double deficit = 0.0, contrast = 0.0, squared = 0.0, absolute = 0.0;
     if constexpr (kIsScale<kTask>)
-      write(slots[kContrastDeficit], unit, 2.0 * over_cropped_columns(contrast_));
+      contrast = warp_sum(2.0 * over_cropped_columns(contrast_));
     else
-      write(slots[kDeficit], unit,
-            2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
-    if constexpr (kTask == StripTask::kAnything)
-      if (slots[kContrastDeficit] != nullptr)
-        write(slots[kContrastDeficit], unit, 2.0 * over_columns(contrast_));
+      deficit = warp_sum(
+          2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
+    if constexpr (kTask == StripTask::kAnything) contrast = warp_sum(2.0 * over_columns(contrast_));
     if constexpr (kAddsErrors<kTask>) {
-      const double unscaled = 1.0 / static_cast<double>(constants_.scale);
-      if (slots[kSquaredError] != nullptr)
-        write(slots[kSquaredError], unit, own(squared_) * unscaled * unscaled);
-      if (slots[kAbsoluteError] != nullptr)
-        write(slots[kAbsoluteError], unit, own(absolute_) * unscaled);
+      const auto unscaled = static_cast<double>(inverse_of_power(constants_.scale));
+      squared = warp_sum(own(squared_) * unscaled * unscaled);
+      absolute = warp_sum(own(absolute_) * unscaled);
     }
     clear();
+    if (threadIdx.x % 32 != 0) return;
+    double* const* slots = job_.results.slots;
+    if constexpr (!kIsScale<kTask>) slots[kDeficit][unit] = deficit;
+    if constexpr (kIsScale<kTask>) slots[kContrastDeficit][unit] = contrast;
+    if constexpr (kTask == StripTask::kAnything) write(kContrastDeficit, unit, contrast);
+    if constexpr (kAddsErrors<kTask>) {
+      write(kSquaredError, unit, squared);
+      write(kAbsoluteError, unit, absolute);
+    }
   }
 
  private:
@@ -134,16 +144,12 @@ class StripOutputs {
   __device__ int width() const { return static_cast<int>(job_.geometry.size[2]); }
   __device__ static bool in_crop(int i, int size) { return i >= kHalo && i < size - kHalo; }
 
-  __device__ void clear() {
-    forget();
-    squared_ = absolute_ = 0.0f;
-  }
+  __device__ void clear() { forget(false); }
 
   __device__ double over_columns(const float (&x)[kColumns]) const {
     double sum = 0.0;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      if (has_column(c)) sum += static_cast<double>(x[c]);
+    for (int c = 0; c < kColumns; ++c) sum += static_cast<double>(has_column(c) ? x[c] : 0.0f);
     return sum;
   }
 
@@ -151,16 +157,16 @@ class StripOutputs {
     double sum = 0.0;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
-      if (in_crop(first_column_ + c, width())) sum += static_cast<double>(x[c]);
+      sum += static_cast<double>(in_crop(first_column_ + c, width()) ? x[c] : 0.0f);
     return sum;
   }
 
-  __device__ double own(float x) const { return has_column(0) ? static_cast<double>(x) : 0.0; }
-
-  __device__ static void write(double* slots, std::int64_t unit, double x) {
-    const double sum = warp_sum(x);
-    if (threadIdx.x % 32 == 0) slots[unit] = sum;
+  __device__ void write(Quantity quantity, std::int64_t unit, double sum) {
+    double* const slots = job_.results.slots[quantity];
+    if (slots != nullptr) slots[unit] = sum;
   }
+
+  __device__ double own(float x) const { return static_cast<double>(has_column(0) ? x : 0.0f); }
 
   __device__ void add_contrast(int y, int c, const Terms<float>& terms) {
     if (!in_crop(y, height()) || !in_crop(first_column_ + c, width())) return;

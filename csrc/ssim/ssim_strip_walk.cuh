@@ -85,7 +85,7 @@ class StripWalk {
         if constexpr (kPairsAhead == 2) swap(ahead[0], ahead[1]);
       }
       if (unit < 0)
-        outputs_.forget();
+        outputs_.forget(begin_ == 0);
       else
         outputs_.flush(first + unit);
     }
@@ -126,13 +126,12 @@ class StripWalk {
 
   // Puts a row into shared memory and asks for the next that has its place: before the barrier,
   // which keeps the compiler from asking later.
-  __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, int row,
-                            OwnColumns<kColumns>& x, float4& neighbours) {
+  __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, OwnColumns<kColumns>& x,
+                            float4& neighbours) {
     const SumDifference halo = convert(data, x);
     if constexpr (kPools) neighbours = sums_of_neighbours(data);
     rows.next(data);
     store_row(own, x, halo);
-    if constexpr (kAddsErrors<kTask>) add_errors(x.d, row);
   }
 
   // The rows `row` and `row` + 1 enter.
@@ -140,11 +139,15 @@ class StripWalk {
     OwnColumns<kColumns> x[2];
     float4 neighbours[2];
     __syncwarp();
-    share_row(rows, raw[0], own, row, x[0], neighbours[0]);
-    share_row(rows, raw[1], own + 2 * kRowFloats, row + 1, x[1], neighbours[1]);
+    share_row(rows, raw[0], own, x[0], neighbours[0]);
+    share_row(rows, raw[1], own + 2 * kRowFloats, x[1], neighbours[1]);
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
     const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};
+    if constexpr (kAddsErrors<kTask>) {
+      add_errors(x[0].d, of_row[0], row);
+      add_errors(x[1].d, of_row[1], row + 1);
+    }
     PixelSums pair = of_row[0] + of_row[1];
     pair.square.s = 0.0f;  // which nothing asks for
     const PixelSums two_pairs = history().last_pair + pair;
@@ -200,17 +203,17 @@ class StripWalk {
   }
 
   // A unit counts the rows that enter while its outputs leave, so that each row is counted once,
-  // wherever a warp begins.
-  __device__ void add_errors(const float (&d)[kColumns], int row) {
-    float squared = 0.0f, absolute = 0.0f;
+  // wherever a warp begins. Squares are summed already, for the test for pivots.
+  __device__ void add_errors(const float (&d)[kColumns], const PixelSums& of_row, int row) {
+    float error[kColumns], size[kColumns];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float x = Rows::kAligned || outputs_.has_column(c) ? d[c] : 0.0f;
-      squared = fmaf(x, x, squared);
-      absolute += fabsf(x);
+      error[c] = Rows::kAligned || outputs_.has_column(c) ? d[c] : 0.0f;
+      size[c] = fabsf(error[c]);
     }
-    const bool counts = row >= (begin_ == 0 ? 0 : begin_ + kHalo) && row < height();
-    outputs_.add_errors(counts ? squared : 0.0f, counts ? absolute : 0.0f);
+    const float squared = Rows::kAligned ? of_row.square.d : PixelSums::over_squares(error);
+    const bool is_row_of_image = static_cast<unsigned>(row) < static_cast<unsigned>(height());
+    outputs_.add_errors(squared, PixelSums::over(size), is_row_of_image);
   }
 
   template <int kOffset, class About>

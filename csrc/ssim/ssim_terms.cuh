@@ -3,6 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
+#include "core/dtype.h"
+
 namespace syncfree::ssim {
 
 // NaN passes.
@@ -39,6 +43,11 @@ __device__ inline float inverse_of(float x) {
 
 __device__ inline double inverse_of(double x) {
   return 1.0 / x;
+}
+
+// Exact, of a power of two that is a normal float, as scales are: the exponent changes its sign.
+__device__ inline float inverse_of_power(float x) {
+  return detail::bit_cast<float>(0x7f000000u - detail::bit_cast<std::uint32_t>(x));
 }
 
 // With means ms, md and variances Vs, Vd of s and d in the window,
