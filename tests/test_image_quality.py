@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cases import DTYPES, LAYOUTS, LONG, SHAPES, Layout, image_pair, range_of
+from cases import CROWD, DTYPES, LAYOUTS, LONG, SHAPES, Layout, image_pair, range_of
 from ssim_reference import Window
 from syncfree.functional.image import (
     ImageQuality,
@@ -57,16 +57,36 @@ def test_errors_match_float64(
     check_errors(got, preds, target, range_of(dtype), reduction != "elementwise_mean")
 
 
+# In units of 8 rows or of 32, one or several to a warp; whole vectors of columns or not.
+LARGE = [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024), (1, 1, 43_700, 6), CROWD]
+
+
 @pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024)], ids=str)
+@pytest.mark.parametrize("clamps", [False, True])
+@pytest.mark.parametrize("shape", LARGE, ids=str)
 def test_errors_of_large_images(
-    shape: tuple[int, ...], dtype: torch.dtype, window: Window, device: str
+    shape: tuple[int, ...], clamps: bool, dtype: torch.dtype, window: Window, device: str
 ) -> None:
     """Cut into units of rows and strips of columns, each pixel counted once."""
     preds, target = image_pair(shape, dtype, device)
-    got = image_quality(preds, target, range_of(dtype), reduction="none", **window.options)
-    check_errors(got, preds, target, range_of(dtype), per_image=True)
+    data_range = (0.25 * range_of(dtype), 0.6 * range_of(dtype)) if clamps else range_of(dtype)
+    got = image_quality(preds, target, data_range, reduction="none", **window.options)
+    check_errors(got, preds, target, data_range, per_image=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_bits_of_large_images_do_not_depend_on_layout_or_company(
+    layout: Layout, device: str
+) -> None:
+    preds, target = image_pair((2, 3, 131, 700), torch.float32, device)
+    whole = image_quality(preds, target, 1.0, reduction="none")
+    laid_out = image_quality(layout.apply(preds), layout.apply(target), 1.0, reduction="none")
+    for i in range(2):
+        alone = image_quality(preds[i : i + 1], target[i : i + 1], 1.0, reduction="none")
+        for each, one, all_of_them in zip(laid_out, alone, whole, strict=True):
+            assert torch.equal(each, all_of_them)
+            assert torch.equal(one[0], all_of_them[i])
 
 
 @pytest.mark.parametrize("reduction", ["elementwise_mean", "none"])

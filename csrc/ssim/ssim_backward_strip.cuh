@@ -204,7 +204,7 @@ class BackwardStrip {
       pixels = next_pair(pixels, kPixelRing);
     }
     const float edge = x == 0 || x == width_ - 1 ? 0.5f * constants_.scale : constants_.scale;
-    const float unscaled = 1.0f / constants_.scale;
+    const float unscaled = inverse_of_power(constants_.scale);
     float by_preds[kOutputsPerThread], by_target[kOutputsPerThread];
 #pragma unroll
     for (int r = 0; r < kOutputsPerThread; ++r) {

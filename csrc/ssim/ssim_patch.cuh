@@ -237,7 +237,7 @@ class Patch {
 
   __device__ double factor_of(int quantity) const {
     if (!kAddsErrors || quantity == kDeficit || quantity == kContrastDeficit) return 2.0;
-    const double unscaled = static_cast<double>(1.0f / constants_.scale);  // a power of two
+    const double unscaled = static_cast<double>(inverse_of_power(constants_.scale));
     return quantity == kSquaredError ? unscaled * unscaled : unscaled;
   }
 

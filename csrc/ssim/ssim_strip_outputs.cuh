@@ -85,7 +85,7 @@ class StripOutputs {
 
   __device__ bool has_column(int c) const { return first_column_ + c < width(); }
 
-  // Sums over the lane's columns of a few rows.
+  // Sums over the lane's columns of a row, which counts if the image has it.
   __device__ void add_errors(float squared, float absolute, bool counts) {
     squared = squared_ + squared;
     absolute = absolute_ + absolute;
@@ -93,12 +93,14 @@ class StripOutputs {
     absolute_ = counts ? absolute : absolute_;
   }
 
-  // What the first rows of a walk left, whose windows were not complete. Their errors belong to the
-  // unit above, if there is one.
+  // What the first rows of a walk left, whose windows were not complete. Their errors belong to
+  // units above, if there are any.
   __device__ void forget(bool keeps_errors) {
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
-    if (!keeps_errors) squared_ = absolute_ = 0.0f;
+    const float squared = squared_, absolute = absolute_;
+    clear();
+    if (!keeps_errors) return;
+    squared_ = squared;
+    absolute_ = absolute;
   }
 
   // All sums before any is written: they are waited for together then.
@@ -144,7 +146,11 @@ class StripOutputs {
   __device__ int width() const { return static_cast<int>(job_.geometry.size[2]); }
   __device__ static bool in_crop(int i, int size) { return i >= kHalo && i < size - kHalo; }
 
-  __device__ void clear() { forget(false); }
+  __device__ void clear() {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) deficit_[c] = contrast_[c] = 0.0f;
+    squared_ = absolute_ = 0.0f;
+  }
 
   __device__ double over_columns(const float (&x)[kColumns]) const {
     double sum = 0.0;

@@ -202,8 +202,10 @@ class StripWalk {
       return static_cast<unsigned>(row - first_counting_) < counting_;
   }
 
-  // A unit counts the rows that enter while its outputs leave, so that each row is counted once,
-  // wherever a warp begins. Squares are summed already, for the test for pivots.
+  // A unit counts the rows that enter while its outputs leave, the first of a strip those before
+  // too
+  // (`forget`), so that each row is counted once, wherever a warp begins. Squares of whole lanes
+  // are summed already, for the test for pivots.
   __device__ void add_errors(const float (&d)[kColumns], const PixelSums& of_row, int row) {
     float error[kColumns], size[kColumns];
 #pragma unroll

@@ -45,7 +45,8 @@ __device__ inline double inverse_of(double x) {
   return 1.0 / x;
 }
 
-// Exact, of a power of two that is a normal float, as scales are: the exponent changes its sign.
+// Exact, of a power of two whose inverse is a normal float, as scales are: the exponent changes its
+// sign.
 __device__ inline float inverse_of_power(float x) {
   return detail::bit_cast<float>(0x7f000000u - detail::bit_cast<std::uint32_t>(x));
 }
