@@ -15,6 +15,7 @@ from torch import Tensor
 from accuracy_cases import AVERAGES, classes_last, make_elements, make_labels, mode
 from accuracy_reference import check, elementwise
 from drawing import examples
+from requested_memory import most_requested, requested
 from syncfree.functional.classification import (
     binary_accuracy,
     multiclass_accuracy,
@@ -173,6 +174,6 @@ def test_many_samples_need_no_memory() -> None:
     binary_accuracy(preds, target, multidim_average="samplewise")
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    before = requested()
     value = binary_accuracy(preds, target, multidim_average="samplewise")
-    assert torch.cuda.max_memory_allocated() - before <= value.nbytes + 2**20
+    assert most_requested() - before <= value.nbytes + 2**20

@@ -38,9 +38,10 @@ def test_suites_are_complete(device: str) -> None:
     assert len(names) == {"cpu": 84, "cuda": 127}[device]
 
 
-def test_the_committed_results_hold_the_workloads_that_are_measured() -> None:
+@pytest.mark.parametrize("file", ["h100.json", "h200.json"])
+def test_the_committed_results_hold_the_workloads_that_are_measured(file: str) -> None:
     """One after another; the ids hold the shapes that the names hold."""
-    facts = json.loads((ROOT / "benchmarks" / "results" / "h200.json").read_text())
+    facts = json.loads((ROOT / "benchmarks" / "results" / file).read_text())
     names = list(dict.fromkeys(row["workload"] for row in facts["rows"]))
     ids = [name for suite in SUITES for name, _ in makers(suite, "cuda")]
     assert facts["skipped"] == {}

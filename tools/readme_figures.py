@@ -45,11 +45,11 @@ IN_README = (
 
 
 def figures(page: Path) -> str:
-    """What a page shows: README the rows named above, docs/figures.md all."""
+    """What a page shows: README the rows named above of the latest files, docs/figures.md all."""
     is_readme = page.name == "README.md"
     results = ("" if is_readme else "../") + "benchmarks/results"
     shown = []
-    for path in sorted(RESULTS.glob("*.json"), reverse=True):
+    for path in latest() if is_readme else sorted(RESULTS.glob("*.json"), reverse=True):
         shown.append(table(path, results, IN_README if is_readme else ()))
         plot = RESULTS / f"{path.stem}{'' if is_readme else '-scaling'}.png"
         about = "Time over syncfree's" if is_readme else "Time by the bytes of the input"
@@ -61,6 +61,16 @@ def figures(page: Path) -> str:
     files = sorted(RESULTS.glob(f"scaling/{'restore-' if is_readme else ''}*.json"), reverse=True)
     shown += [scaling_table(path, results) for path in files]
     return "\n\n".join(shown)
+
+
+def latest() -> list[Path]:
+    """The newest file of a GPU, then that of a CPU."""
+    newest: dict[bool, tuple[str, Path]] = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        facts = json.loads(path.read_text())
+        has_gpu = facts["hardware"]["gpu"] != "none"
+        newest[has_gpu] = max(newest.get(has_gpu, ("", path)), (facts["date"], path))
+    return [newest[has_gpu][1] for has_gpu in (True, False) if has_gpu in newest]
 
 
 def main() -> int:
