@@ -54,6 +54,7 @@ $(STAMPS)/needs-%: tools/needs.py pyproject.toml $(STAMPS)/torch
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/installed: $(SOURCES) $(STAMPS)/needs-build
+	@echo "compiling the kernels, which takes some minutes"
 	$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@mkdir -p $(@D) && touch $@
 
