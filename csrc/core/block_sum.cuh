@@ -15,7 +15,8 @@ __device__ double block_sum(double value) {
 }
 
 // The same in all lanes. Not cub::WarpReduce, whose steps ask of each lane whether it has a partner
-// and select by the answer, word by word of a double: seven instructions where these are three.
+// and select by the answer, word by word of a double: five instructions, without moves, where these
+// are three.
 __device__ inline double warp_sum(double value) {
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2)
