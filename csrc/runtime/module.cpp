@@ -10,6 +10,7 @@
 #include "runtime/captured_stack.h"
 #include "runtime/driver_watch_module.h"
 #include "runtime/frame_objects.h"
+#include "runtime/metric_checks.h"
 #include "runtime/operators_module.h"
 #include "runtime/python_stack.h"
 #include "runtime/timer_types.h"
@@ -66,6 +67,7 @@ PYBIND11_MODULE(_runtime, module) {
       "instruction_set", [] { return syncfree::isa_name(syncfree::active_isa()); },
       "The instruction set that the CPU kernels use: 'baseline', 'avx2' or 'avx512'.");
   syncfree::runtime::add_call_places_type(module);
+  syncfree::runtime::add_metric_checks(module);
   syncfree::runtime::bind_operators(module);
   syncfree::runtime::bind_driver_watch(module);
   syncfree::runtime::add_event_types(module);

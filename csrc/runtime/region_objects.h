@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "runtime/region_timer.h"
@@ -12,10 +13,17 @@
 namespace syncfree::runtime {
 
 inline constexpr int kKinds = 3;
+inline constexpr std::size_t kNamesAtHand = 8;  // a power of two
 
 // As torch's C interface has them: 0 is success.
 using CurrentDevice = std::int32_t (*)(std::int32_t* device);
 using CurrentStream = std::int32_t (*)(std::int32_t device, void** stream);
+
+// A name that was used lately, found by its address: a loop passes the same objects over and over.
+struct NameAtHand {
+  PyObject* name;
+  RegionHistory* history;
+};
 
 struct TimerObject {
   PyObject ob_base;
@@ -30,6 +38,7 @@ struct TimerObject {
   PyObject* push_range;  // NVTX; null without
   PyObject* pop_range;
   PyObject* names[kKinds];  // str -> address of its RegionHistory
+  NameAtHand at_hand[kKinds][kNamesAtHand];
 };
 
 struct RegionObject {

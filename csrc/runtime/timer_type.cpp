@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -22,7 +23,7 @@ bool read_kind(PyObject* value, int& kind) {
   return false;
 }
 
-RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
+RegionHistory* find_history(TimerObject& self, PyObject* name, int kind) {
   PyObject* known = PyDict_GetItemWithError(self.names[kind], name);
   if (known != nullptr) return static_cast<RegionHistory*>(PyLong_AsVoidPtr(known));
   if (PyErr_Occurred()) return nullptr;
@@ -35,6 +36,18 @@ RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
   const bool kept = address != nullptr && PyDict_SetItem(self.names[kind], name, address) == 0;
   Py_XDECREF(address);
   return kept ? &history : nullptr;
+}
+
+RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
+  const auto address = reinterpret_cast<std::uintptr_t>(name) / alignof(std::max_align_t);
+  NameAtHand& place = self.at_hand[kind][address % kNamesAtHand];
+  if (place.name == name) [[likely]]
+    return place.history;
+  RegionHistory* history = find_history(self, name, kind);
+  if (history == nullptr) return nullptr;
+  Py_XSETREF(place.name, Py_NewRef(name));  // kept, so that its address stays its own
+  place.history = history;
+  return history;
 }
 
 PyObject* timer_region(TimerObject* self, PyObject* const* arguments, Py_ssize_t count,
@@ -216,6 +229,8 @@ void timer_free(TimerObject* self) {
   for (PyObject* each : {self->current_device, self->current_stream, self->push_range,
                          self->pop_range, self->names[0], self->names[1], self->names[2]})
     Py_XDECREF(each);
+  for (auto& of_kind : self->at_hand)
+    for (NameAtHand& place : of_kind) Py_XDECREF(place.name);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);

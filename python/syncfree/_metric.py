@@ -15,11 +15,29 @@ from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_z
 from torchmetrics.utilities.prints import rank_zero_only
 
 from syncfree._call_places import warn_at_call
+from syncfree._metric_checks import all_empty
 from syncfree._states import StatesInPlace, are_shared, can_take, is_capturing, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 _call_impl = nn.Module._call_impl
 _warn_in_first_process = rank_zero_only(warn_at_call)
+
+# What nn.Module looks at before each call, of a module and of all; and a `forward` of one's own.
+_of_all_modules = vars(_hooks)
+_HOOKS = (
+    "forward",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_compiled_call_impl",
+)
+_GLOBAL_HOOKS = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
 
 # What a user may put a method of their own in the place of, and the functions that our classes have
 # there, TorchMetrics' among them.
@@ -39,8 +57,11 @@ class SyncFreeMetric(StatesInPlace):
     if TYPE_CHECKING:
         _all_own: bool
 
-        # Whether no class in between calls modules in its own way.
-        _is_called_plainly: ClassVar[bool]
+        _plainly_called: ClassVar[type[SyncFreeMetric] | None]
+
+    # The class itself, if to call it is no more than `forward`, and that one ours. What is inherited
+    # does not count.
+    _plainly_called = None
 
     # Whether update and compute are ours, with none of the user's in their place.
     _all_own = True
@@ -84,42 +105,37 @@ class SyncFreeMetric(StatesInPlace):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with the hooks of nn.Module if there are any.
 
-        Asks what nn.Module's own asks, without its second frame and its slow look for a tracer.
+        Asks what nn.Module's own asks, without its frames and its slow look for a tracer.
         """
-        own = self.__dict__
         if (
             is_dynamo_compiling()
             or _is_tracing()
-            or not self._is_called_plainly
+            or self._plainly_called is not type(self)
             or nn.Module.__call__ is not nn.Module._wrapped_call_impl  # as while torch.fx traces
             or nn.Module._call_impl is not _call_impl
-            or self._compiled_call_impl is not None
-            or own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or _hooks._global_forward_hooks
-            or _hooks._global_forward_pre_hooks
-            or _hooks._global_backward_hooks
-            or _hooks._global_backward_pre_hooks
+            or not all_empty(self.__dict__, _HOOKS)
+            or not all_empty(_of_all_modules, _GLOBAL_HOOKS)
         ):
             return super().__call__(*args, **kwargs)
-        return self.forward(*args, **kwargs)
+        return self._step(args, kwargs)
 
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Adds a batch to the states and returns its value, as `compute` would for it alone."""
+        return self._step(args, kwargs)
+
+    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         own = self.__dict__
         is_compiled = is_dynamo_compiling()
         if not is_compiled and are_shared(own):
             self._let_go_of_shared_states(in_forward=True)
         value: Any = NotImplemented
-        if (
-            self._all_own
-            and not self.full_state_update
-            and not own["_is_synced"]
-            and not self.dist_sync_on_step
-            and not self.compute_on_cpu
+        if not (
+            own["_is_synced"]
+            or self.dist_sync_on_step
+            or self.compute_on_cpu
+            or self.full_state_update
+            or not self._all_own
         ):
             # Passing no keywords on as some takes 0.1 us.
             value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
@@ -208,8 +224,9 @@ class SyncFreeMetric(StatesInPlace):
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
         # Called for each new object, made or unpickled. In `__init_subclass__` this would miss
         # classes whose first base has one that does not call on.
-        if "_is_called_plainly" not in vars(type(self)):
-            type(self)._is_called_plainly = _calls_plainly(type(self))
+        cls = type(self)
+        if "_plainly_called" not in vars(cls):
+            cls._plainly_called = cls if _is_called_plainly(cls) else None
         if not self._are_own(_UPDATES):
             theirs = super()._wrap_update(update)
 
@@ -230,7 +247,10 @@ class SyncFreeMetric(StatesInPlace):
                 own = self.__dict__
                 if are_shared(own):
                     self._let_go_of_shared_states(in_forward=False)
-                update(*args, **kwargs)
+                if kwargs:
+                    update(*args, **kwargs)
+                else:
+                    update(*args)
                 _count_update(own)
             if self.compute_on_cpu:
                 self._move_list_states_to_cpu()
@@ -276,12 +296,13 @@ class SyncFreeMetric(StatesInPlace):
         return cached
 
 
-def _calls_plainly(cls: type[SyncFreeMetric]) -> bool:
+def _is_called_plainly(cls: type[SyncFreeMetric]) -> bool:
     behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
     return (
         all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
         and cls._call_impl is nn.Module._call_impl
         and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
+        and cls.forward is SyncFreeMetric.forward
     )
 
 

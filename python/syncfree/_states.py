@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,19 +15,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from syncfree import _state_reduction
+from syncfree._metric_checks import is_held_by_more
 
-
-def _count_references(holder: dict[str, object]) -> int:
-    """As the loop below counts those of a state that nobody else holds."""
-    count = 0
-    for name in holder:  # noqa: PLC0206  (as the loop over states does it)
-        state = holder[name]
-        count = sys.getrefcount(state)
-    return count
-
-
-# How a local variable counts depends on the version of Python.
-_OWN_REFERENCES = _count_references({"state": object()})
 
 _has_cuda = torch.backends.cuda.is_built()  # without, asking raises
 # What torch.cuda.is_current_stream_capturing calls.
@@ -47,12 +35,8 @@ def is_capturing() -> bool:
 
 def are_shared(attributes: dict[str, Any]) -> bool:
     """Whether others hold states of the metric with these attributes and do not mean to."""
-    usual = _OWN_REFERENCES + attributes.get("_followers", 0)
-    for name in attributes["_defaults"]:
-        state = attributes[name]
-        if sys.getrefcount(state) > usual:
-            return True
-    return False
+    most = 1 + attributes.get("_followers", 0)
+    return is_held_by_more(attributes, attributes["_defaults"], most)
 
 
 class StatesInPlace(Metric):
@@ -169,17 +153,16 @@ class StatesInPlace(Metric):
     # before a reset. TorchMetrics makes a new tensor at each step; here it is made only for them.
 
     def _is_held_elsewhere(self, name: str) -> bool:
-        state = self.__dict__[name]
-        return sys.getrefcount(state) > _OWN_REFERENCES and not self._is_replayed
+        return is_held_by_more(self.__dict__, {name: None}, 1) and not self._is_replayed
 
     def _let_go_of_shared_states(self, in_forward: bool) -> None:
         """Before a batch is added in place."""
         attributes = self.__dict__
-        usual = _OWN_REFERENCES + self._followers
+        most = 1 + self._followers
         for name in self._defaults:
-            state = attributes[name]
-            if sys.getrefcount(state) <= usual:
+            if not is_held_by_more(attributes, {name: None}, most):
                 continue
+            state = attributes[name]
             if not (self._is_replayed or is_capturing()):
                 attributes[name] = list(state) if isinstance(state, list) else state.clone()
             elif in_forward:

@@ -31,6 +31,8 @@ _OPTIONS = frozenset(
 
 _STATES = ("tp", "fp", "tn", "fn")
 
+_INT64 = torch.int64
+
 _OF_SLOT = frozenset(("_error_slot", "_batch_options"))
 
 
@@ -137,7 +139,7 @@ class CountingMetric(SyncFreeMetric):
             self._append(preds, target)
             return
         tp = self.tp
-        if tp.dtype != torch.int64:  # set_dtype
+        if tp.dtype is not _INT64:  # set_dtype
             with torch.set_grad_enabled(self._enable_grad):
                 super().update(preds, target)  # type: ignore[safe-super]
             return
@@ -167,7 +169,7 @@ class CountingMetric(SyncFreeMetric):
         if own["_is_samplewise"]:
             return _squeeze_if_scalar(self._accuracy(self._append(preds, target)))
         tp = self.tp
-        if tp.dtype != torch.int64:
+        if tp.dtype is not _INT64:
             return NotImplemented
         value = call(
             ops.FORWARD[own["_op_task"]],

@@ -32,6 +32,9 @@ def with_gradient(
     if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
         _refuse_transforms(op)
         return differentiable.apply(preds, target, *args)
+    # Without the frame and two tuples of the overload, which alone torch.compile knows.
+    if not is_dynamo_compiling():
+        op = getattr(op, "_op", op)
     return op(preds, target, *args)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.compiler import is_compiling, is_dynamo_compiling
+from torch import Tensor, compiler
+from torch.compiler import is_dynamo_compiling
 
 from syncfree import _error_records
 from syncfree._ops import accuracy as ops
@@ -29,7 +29,8 @@ def call(
         return op(*tensors, *own, options, ignore_index)
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
-    if options & ops.VALIDATE and not (is_compiling() or _is_tracing()):
+    # The flag is what torch.compiler.is_compiling asks, behind two frames.
+    if options & ops.VALIDATE and not (compiler._is_compiling_flag or _is_tracing()):
         options = _error_records.with_call(options)
     try:
         # What the overload calls, without the frame and the two tuples of its own.

@@ -1,0 +1,67 @@
+#include "runtime/metric_checks.h"
+
+namespace py = pybind11;
+
+namespace syncfree::runtime {
+namespace {
+
+bool has_count(Py_ssize_t count, Py_ssize_t expected) {
+  if (count == expected) return true;
+  PyErr_Format(PyExc_TypeError, "expected %zd arguments, but got %zd", expected, count);
+  return false;
+}
+
+bool is_type(PyObject* object, PyTypeObject* type) {
+  if (PyObject_TypeCheck(object, type)) return true;
+  PyErr_Format(PyExc_TypeError, "expected %s, but got %s", type->tp_name, Py_TYPE(object)->tp_name);
+  return false;
+}
+
+PyObject* all_empty(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 2)) return nullptr;
+  PyObject *const holder = arguments[0], *const names = arguments[1];
+  if (!is_type(holder, &PyDict_Type) || !is_type(names, &PyTuple_Type)) return nullptr;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+    PyObject* entry = PyDict_GetItemWithError(holder, PyTuple_GET_ITEM(names, i));
+    if (entry == nullptr) {
+      if (PyErr_Occurred()) return nullptr;
+      continue;
+    }
+    const auto kept = py::reinterpret_borrow<py::object>(entry);  // its truth may run Python code
+    const int is_true = PyObject_IsTrue(entry);
+    if (is_true < 0) return nullptr;
+    if (is_true != 0) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
+PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 3)) return nullptr;
+  PyObject *const holder = arguments[0], *const named = arguments[1];
+  if (!is_type(holder, &PyDict_Type) || !is_type(named, &PyDict_Type)) return nullptr;
+  const Py_ssize_t most = PyLong_AsSsize_t(arguments[2]);
+  if (most == -1 && PyErr_Occurred()) return nullptr;
+  Py_ssize_t place = 0;
+  for (PyObject* name = nullptr; PyDict_Next(named, &place, &name, nullptr);) {
+    PyObject* entry = PyDict_GetItemWithError(holder, name);
+    if (entry == nullptr && PyErr_Occurred()) return nullptr;
+    if (entry != nullptr && Py_REFCNT(entry) > most) Py_RETURN_TRUE;
+  }
+  Py_RETURN_FALSE;
+}
+
+// The casts by way of void* are CPython's own for METH_FASTCALL.
+PyMethodDef functions[] = {
+    {"all_empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(all_empty)), METH_FASTCALL,
+     "Whether each of the entries with these names is false or missing."},
+    {"is_held_by_more", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_held_by_more)),
+     METH_FASTCALL, "Whether an entry with a name of the second dict has more references than that."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+void add_metric_checks(py::module_& module) {
+  if (PyModule_AddFunctions(module.ptr(), functions) != 0) throw py::error_already_set();
+}
+
+}  // namespace syncfree::runtime
