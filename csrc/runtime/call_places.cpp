@@ -1,5 +1,7 @@
 #include "runtime/call_places.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <new>
 #include <vector>
@@ -13,12 +15,22 @@ namespace {
 
 constexpr std::int64_t kKept = 4096;  // calls, a power of two
 constexpr std::size_t kMostFrames = 512;
+constexpr std::size_t kCodesAtHand = 64;  // a power of two
 
 struct Place {
   std::int64_t number = 0;
   PyCodeObject* code = nullptr;  // owned
   int instruction = 0;
 };
+
+// Code of the packages, by its address: a look that needs no hash of a file's name. What is here
+// stays, since letting go of it may run code of Python.
+using CodesAtHand = std::array<PyCodeObject*, kCodesAtHand>;
+
+PyCodeObject*& place_of(CodesAtHand& codes, const PyCodeObject* code) {
+  const auto address = reinterpret_cast<std::uintptr_t>(code);
+  return codes[(address >> 6 ^ address >> 12) % kCodesAtHand];
+}
 
 struct PlacesObject {
   PyObject ob_base;
@@ -27,11 +39,13 @@ struct PlacesObject {
   long number_shift;
   std::int64_t count;
   std::vector<Place> kept;
+  CodesAtHand inside;
 };
 
 // Of a walk up the frames: the first one outside of the packages, or else the outermost.
 struct Search {
   PyObject* is_inside;
+  CodesAtHand* known_inside;
   PyCodeObject* code = nullptr;
   int instruction = 0;
   PyObject* unknown = nullptr;  // a file name, which ended the walk
@@ -42,8 +56,12 @@ bool visit(void* context, const PythonFrame& frame) {
   auto* code = static_cast<PyCodeObject*>(const_cast<void*>(frame.code));
   search.code = code;
   search.instruction = frame.instruction();
+  PyCodeObject*& known = place_of(*search.known_inside, code);
+  if (known == code) return true;
   PyObject* inside = PyDict_GetItemWithError(search.is_inside, code->co_filename);
   if (inside == nullptr) search.unknown = code->co_filename;
+  if (inside == Py_True && known == nullptr)
+    known = reinterpret_cast<PyCodeObject*>(Py_NewRef(reinterpret_cast<PyObject*>(code)));
   return inside == Py_True;
 }
 
@@ -68,7 +86,7 @@ bool find_outside(const PlacesObject& self, Search& search) {
 PyObject* note(PlacesObject* self, PyObject* bits) {
   const long long options = PyLong_AsLongLong(bits);
   if (options == -1 && PyErr_Occurred()) return nullptr;
-  Search search{self->is_inside};
+  Search search{self->is_inside, &self->inside};
   if (!find_outside(*self, search)) return nullptr;
   const std::int64_t number = ++self->count;
   Place& place = self->kept[static_cast<std::size_t>(number & (kKept - 1))];
@@ -101,11 +119,13 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
   self->number_shift = number_shift;
   self->count = 0;
   new (&self->kept) std::vector<Place>(kKept);
+  new (&self->inside) CodesAtHand{};
   return reinterpret_cast<PyObject*>(self);
 }
 
 void free_places(PlacesObject* self) {
   for (const Place& place : self->kept) Py_XDECREF(place.code);
+  for (PyCodeObject* code : self->inside) Py_XDECREF(code);
   self->kept.~vector();
   Py_XDECREF(self->is_inside);
   Py_XDECREF(self->judge);

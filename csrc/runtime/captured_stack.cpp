@@ -56,8 +56,8 @@ void copy(const PythonText& text, ShortText<kCapacity>& out) {
 }  // namespace
 
 void copy(const PythonFrame& frame, CapturedFrame& out) {
-  copy(frame.file, out.file);
-  copy(frame.function, out.function);
+  copy(frame.file(), out.file);
+  copy(frame.function(), out.function);
   out.line = frame.line();
 }
 

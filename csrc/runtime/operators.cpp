@@ -169,8 +169,9 @@ class Operators {
     walk_python_stack(
         [](void* context, const PythonFrame& each) {
           auto& search = *static_cast<Search*>(context);
+          const PythonText file = each.file();
           for (const PathBeginning& beginning : search.machinery)
-            if (begins_with(each.file, beginning)) return true;
+            if (begins_with(file, beginning)) return true;
           copy(each, search.frame);
           search.found = true;
           return false;

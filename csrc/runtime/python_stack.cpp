@@ -129,6 +129,22 @@ bool can_walk_python_stack() {
 #endif
 }
 
+PythonText PythonFrame::file() const {
+#if defined(SYNCFREE_UNKNOWN_FRAMES)
+  return {};
+#else
+  return text_of(static_cast<const PyCodeObject*>(code)->co_filename);
+#endif
+}
+
+PythonText PythonFrame::function() const {
+#if defined(SYNCFREE_UNKNOWN_FRAMES)
+  return {};
+#else
+  return text_of(name_of(static_cast<PyCodeObject*>(const_cast<void*>(code))));
+#endif
+}
+
 int PythonFrame::line() const {
 #if defined(SYNCFREE_UNKNOWN_FRAMES)
   return 0;
@@ -158,7 +174,7 @@ std::size_t walk_python_stack(bool (*visit)(void* context, const PythonFrame& fr
     PyCodeObject* code = code_of(frame);
     if (code == nullptr) continue;
     ++visited;
-    if (!visit(context, {text_of(code->co_filename), text_of(name_of(code)), frame, code})) break;
+    if (!visit(context, {frame, code})) break;
   }
 #endif
   return visited;

@@ -19,14 +19,13 @@ struct PythonText {
   bool is_ascii = false;
 };
 
-// Valid while it is visited.
+// Valid while it is visited. What it is asked for is found then.
 struct PythonFrame {
-  PythonText file;
-  PythonText function;
   const void* frame = nullptr;
   const void* code = nullptr;
 
-  // Decoded when asked for: that takes longer than all the rest.
+  PythonText file() const;
+  PythonText function() const;
   int line() const;
   // As `f_lasti` tells it.
   int instruction() const;

@@ -2,7 +2,7 @@
 //
 // Rows of s and d pass through shared memory once, so that each lane sees its neighbours' columns;
 // everything else lives in registers. The units of all strips form one line that the warps of a
-// persistent grid cut evenly.
+// persistent grid share.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "core/device_info.h"
 #include "ssim/pixel_types.h"
 #include "ssim/ssim_strip_walk.cuh"
+#include "ssim/strip_shares.cuh"
 
 namespace syncfree::ssim {
 
@@ -17,13 +18,20 @@ inline constexpr int kStripWarps = 2;  // of a block: more or fewer are slower
 inline constexpr int kStripThreads = 32 * kStripWarps;
 inline constexpr int kStripBlocksPerMultiprocessor = 4;  // all registers: 255 for each of 8 warps
 
-// What one warp of a persistent grid walks over: an even share of the line of all units.
+__device__ inline std::int64_t share_begin(const StripUnits& units, std::int64_t total,
+                                           std::int64_t warp, std::int64_t warps) {
+  return begin_of_share(total, units.blocks, units.rows_per_block, warp, warps);
+}
+
+// What one warp of a persistent grid walks over.
 template <bool kNeighboursTogether>
 class StripShare {
  public:
   __device__ StripShare(const StripUnits& units, std::int64_t total, std::int64_t warp,
                         std::int64_t warps)
-      : units_(units), unit_(total * warp / warps), end_(total * (warp + 1) / warps) {}
+      : units_(units),
+        unit_(share_begin(units, total, warp, warps)),
+        end_(share_begin(units, total, warp + 1, warps)) {}
 
   __device__ bool is_left() const { return unit_ < end_; }
   __device__ std::int64_t first() const { return unit_; }
@@ -40,9 +48,9 @@ class StripShare {
   const std::int64_t end_;
 };
 
-// Whole strips first, neighbours at the same time, then an even share of what is left. Sectors of
-// memory that neighbours have in common come from there once where strips are whole. For the
-// uniform window, which leaves memory less time than the larger one does.
+// Whole strips first, neighbours at the same time, then a share of what is left. Sectors of memory
+// that neighbours have in common come from there once where strips are whole. For walks that leave
+// memory less time: the uniform window's, and those that write the images of a next scale.
 template <>
 class StripShare<true> {
  public:
@@ -52,8 +60,8 @@ class StripShare<true> {
         warp_(warp),
         warps_(warps),
         whole_(total / units.blocks / warps * units.blocks),
-        begin_((total - whole_ * warps) * warp / warps),
-        end_(whole_ + (total - whole_ * warps) * (warp + 1) / warps - begin_) {}
+        begin_(share_begin(units, total - whole_ * warps, warp, warps)),
+        end_(whole_ + share_begin(units, total - whole_ * warps, warp + 1, warps) - begin_) {}
 
   __device__ bool is_left() const { return taken_ < end_; }
   __device__ std::int64_t first() const {
@@ -84,7 +92,7 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kStripWarps;
   const std::int64_t warp = blockIdx.x * kStripWarps + threadIdx.x / 32;
   const std::int64_t total = job.results.images * job.results.units_per_image;
-  StripShare<Taps::kUniform> share(units, total, warp, warps);
+  StripShare<Taps::kUniform || kIsScale<kTask>> share(units, total, warp, warps);
   __shared__ Constants<float> constants;
   if (threadIdx.x == 0)
     constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;

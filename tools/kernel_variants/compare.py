@@ -5,7 +5,7 @@
 
 A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
 happen on another machine; `run` needs a GPU and no compiler. Cases: value, errors (beside a value),
-uniform (window), small (images), gradients.
+scale (of a pyramid, with the next one's images), uniform (window), small (images), gradients.
 """
 
 from __future__ import annotations

@@ -131,6 +131,22 @@ void time_case(const std::string& name, const std::function<void()>& launch, con
 
 enum class Beside { kNothing, kErrors };
 
+// The contrast of a pyramid's first scale, and the images of the next one.
+void time_scale(const std::string& name, const Batch& batch) {
+  const std::int64_t images = batch.preds.size[0];
+  float *contrast, *pooled[2];
+  check(cudaMalloc(&contrast, images * sizeof *contrast));
+  for (float*& each : pooled) check(cudaMalloc(&each, batch.preds.numel() / 4 * sizeof *each));
+  ssim::Problem problem = problem_of(batch, false);
+  problem.contrast = contrast;
+  problem.pooled_preds = pooled[0];
+  problem.pooled_target = pooled[1];
+  const Memory memory(ssim::workspace_size(problem));
+  time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, contrast);
+  cudaFree(contrast);
+  for (float* each : pooled) cudaFree(each);
+}
+
 void time_value(const std::string& name, const Batch& batch, bool uniform,
                 Beside beside = Beside::kNothing) {
   float* value;
@@ -179,7 +195,7 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors) {
 }  // namespace
 
 int main(int count, char** names) {
-  const std::vector<std::string> cases{"value", "errors", "uniform", "small", "gradients"};
+  const std::vector<std::string> cases{"value", "errors", "scale", "uniform", "small", "gradients"};
   const std::vector<std::string> given(names + 1, names + count);
   const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
@@ -192,11 +208,12 @@ int main(int count, char** names) {
   const auto wanted = [&](const char* name) { return given.empty() || is_in(given, name); };
   for (bool blocks : {false, true}) {
     const std::string suffix = blocks ? " blocks" : " noise";
-    if (wanted("value") || wanted("errors") || wanted("uniform")) {
+    if (wanted("value") || wanted("errors") || wanted("scale") || wanted("uniform")) {
       const Batch large(32, 1080, 1920, blocks);
       if (wanted("value")) time_value("value 32x3x1080x1920" + suffix, large, false);
       if (wanted("errors"))
         time_value("errors 32x3x1080x1920" + suffix, large, false, Beside::kErrors);
+      if (wanted("scale")) time_scale("scale 32x3x1080x1920" + suffix, large);
       if (wanted("uniform")) time_value("uniform 32x3x1080x1920" + suffix, large, true);
     }
     if (wanted("small"))

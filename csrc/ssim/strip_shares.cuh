@@ -1,0 +1,25 @@
+// How walkers of a persistent grid share the units of all strips, which lie behind one another.
+#pragma once
+
+#include <cstdint>
+
+namespace syncfree::ssim {
+
+// A walk down part of a strip begins with rows above it, and waits for memory: about so many rows.
+inline constexpr int kRowsOfABeginning = 40;
+
+// Where the share of a walker begins: even shares of time, in which each strip begins with rows
+// that give nothing.
+__device__ inline std::int64_t begin_of_share(std::int64_t total, std::int64_t units_of_strip,
+                                              int rows_of_unit, std::int64_t walker,
+                                              std::int64_t walkers) {
+  // Of few units each counts more than where it lies.
+  if (total * rows_of_unit < 8 * kRowsOfABeginning * walkers) return total * walker / walkers;
+  const std::int64_t rows = kRowsOfABeginning + units_of_strip * rows_of_unit;
+  const std::int64_t row = total / units_of_strip * rows * walker / walkers;
+  const std::int64_t strip = row / rows;
+  const std::int64_t below = max(row - strip * rows - kRowsOfABeginning, std::int64_t{0});
+  return strip * units_of_strip + below / rows_of_unit;
+}
+
+}  // namespace syncfree::ssim
