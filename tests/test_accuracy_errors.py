@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -49,7 +50,9 @@ def test_target_out_of_range(layout: str, average: str, bad: int, device: str) -
     raises_bad_label(call, message, device)
     raises_bad_label(lambda: call(top_k=3), message, device)
     raises_bad_label(lambda: call(multidim_average="samplewise"), message, device)
-    raises_bad_label(lambda: call(ignore_index=9), r"the first of 1, .* or ignore_index=9", device)
+    raises_bad_label(
+        lambda: call(ignore_index=9), r"at flat index \d+, but .* or ignore_index=9", device
+    )
     kept = call(validate_args=False)
     if average == "micro":
         assert kept.item() == pytest.approx(2098 / 2100)
@@ -58,6 +61,15 @@ def test_target_out_of_range(layout: str, average: str, bad: int, device: str) -
     per_sample = call(validate_args=False, multidim_average="samplewise")
     want = [1, 699 / 700, 699 / 700] if average == "micro" else [1, 1, 1]
     assert per_sample.reshape(3, -1).amin(1).tolist() == pytest.approx(want)
+
+
+def test_padding_of_losses_is_told_of_ignore_index(device: str) -> None:
+    preds = torch.rand(4, 3, device=device)
+    target = torch.tensor([0, -100, 2, -100], device=device)
+    call = partial(multiclass_accuracy, preds, target, 3)
+    raises_bad_label(call, r"-100 at flat index 1, .* Pass `ignore_index=-100` to leave", device)
+    raises_bad_label(lambda: call(ignore_index=7), r"or ignore_index=7\.(?! Pass `)", device)
+    assert not call(ignore_index=-100).isnan()
 
 
 def test_predicted_label_out_of_range(device: str) -> None:
@@ -98,7 +110,9 @@ def test_bad_binary_labels(kind: str, device: str) -> None:
         lambda **options: multilabel_accuracy(preds, target, 3, **options),
     ):
         raises_bad_label(call, "Detected the following values " + message, device)
-        raises_bad_label(lambda call=call: call(ignore_index=-1), "the first of 1", device)
+        raises_bad_label(
+            lambda call=call: call(ignore_index=-1), r"index \d+, but expected", device
+        )
         assert call(validate_args=False).item() == 1.0
         assert call(validate_args=False, ignore_index=2).item() == 1.0
 
@@ -110,7 +124,7 @@ def test_bad_binary_predictions(device: str) -> None:
     )
     raises_bad_label(
         lambda: binary_accuracy(preds, target, ignore_index=-1),
-        "in `preds`: 2 at flat index 1, the first of 1",
+        "in `preds`: 2 at flat index 1, but expected",
         device,
     )
     assert binary_accuracy(preds, target, ignore_index=-1, validate_args=False).item() == 1.0
@@ -147,12 +161,12 @@ def test_lowest_integers_are_labels_like_any_other(low: int, device: str) -> Non
 
     raises_bad_label(
         lambda: micro([0, 1], [low, 1]),
-        f"in `target`: {low} at flat index 0, the first of 1",
+        f"in `target`: {low} at flat index 0, but expected",
         device,
     )
     raises_bad_label(
         lambda: micro([low, 1], [0, 1]),
-        f"in `preds`: {low} at flat index 0, the first of 1",
+        f"in `preds`: {low} at flat index 0, but expected",
         device,
     )
     unchecked = {"validate_args": False}
@@ -168,7 +182,7 @@ def test_what_is_no_integer_equals_none(low: int, device: str) -> None:
         target = torch.tensor([value, 1.0], device=device)
         raises_bad_label(
             lambda target=target: binary_accuracy(scores, target, ignore_index=low),
-            "in `target`: a value that is no whole number at flat index 0, the first of 1",
+            "in `target`: a value that is no whole number at flat index 0, but expected",
             device,
         )
     preds = torch.tensor([math.nan, 2.5, 3.0], device=device)
@@ -231,7 +245,7 @@ def test_records_of_two_streams_do_not_mix() -> None:
         together += 1
         syncfree.check_errors()
 
-    whole = r"(7 at flat index 1, the first of 1|9 at flat index 3, the first of 3)\b"
+    whole = r"(7 at flat index 1, but|9 at flat index 3, the first of 3)\b"
     for _ in range(100):
         with pytest.raises(RuntimeError, match=whole):
             launch_both()

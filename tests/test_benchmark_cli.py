@@ -145,6 +145,7 @@ def test_chosen_suites(small) -> None:
         (["idle-gap", "no_such_module:f"], "there is no module no_such_module"),
         (["idle-gap", "json:nothing"], "json has no nothing"),
         (["idle-gap", "math:pi"], "math:pi is no function, but float"),
+        (["idle-gap", "json:dumps"], "json:dumps is called without arguments, but needs obj"),
         (["idle-gap", "json:dumps", "--gaps", "1,x"], "--gaps is numbers of seconds"),
         (["idle-gap", "json:dumps", "--gaps", "-1"], "--gaps is numbers of seconds"),
         (["idle-gap", "json:dumps", "--repeats", "0"], "--repeats is a count of at least 1"),

@@ -15,7 +15,7 @@ from metric_contract import (
     same_value,
     without_lists,
 )
-from syncfree import _states
+from syncfree import _capture
 
 
 @pytest.mark.parametrize("is_bad_fork", [True, False])
@@ -25,11 +25,16 @@ def test_cuda_is_asked_of_a_capture_only_where_it_runs(
 ) -> None:
     """Elsewhere, as in a child that was forked from a process with CUDA, the question raises."""
     asked = []
-    monkeypatch.setattr(_states, "_has_cuda", True)
-    monkeypatch.setattr(_states, "_is_stream_capturing", lambda: not asked.append(1))
+    monkeypatch.setattr(_capture, "_has_cuda", True)
+    monkeypatch.setattr(_capture, "_ask", _capture._ask_first)
+    monkeypatch.setattr(_capture, "stream_capture_address", lambda: 0)  # so that torch is asked
+    monkeypatch.setattr(_capture, "_ask_torch", lambda: not asked.append(1))
     monkeypatch.setattr(torch.cuda, "_initialized", is_initialized)
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: is_bad_fork)
-    assert _states.is_capturing() == torch.cuda.is_initialized() == bool(asked)
+    assert _capture.is_capturing() == torch.cuda.is_initialized() == bool(asked)
+    if asked:
+        assert _capture.is_capturing()
+        assert len(asked) == 2
 
 
 @pytest.mark.needs_cuda
@@ -37,8 +42,8 @@ def test_a_capture_is_seen() -> None:
     x = torch.zeros(1, device="cuda")
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         x.add_(1)
-        assert _states.is_capturing()
-    assert not _states.is_capturing()
+        assert _capture.is_capturing()
+    assert not _capture.is_capturing()
 
 
 @pytest.mark.needs_cuda

@@ -7,7 +7,7 @@ import torch
 
 from fake_driver import NEAR, FakeDriver, samples_of
 from syncfree import EventTimer, _runtime
-from syncfree.timing.place import current_device_address, current_stream_address
+from syncfree._torch_functions import current_device_address, current_stream_address
 
 
 def never(*_: object) -> int:

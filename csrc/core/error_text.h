@@ -19,8 +19,9 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
     text << record.first_value;
   else
     text << "a value that is no whole number";
-  text << " at flat index " << record.first_index << ", the first of " << record.count
-       << ", but expected only ";
+  text << " at flat index " << record.first_index;
+  if (record.count > 1) text << ", the first of " << record.count;
+  text << ", but expected only ";
   if (record.classes == 2)
     text << "the following values [0, 1]";
   else
@@ -29,6 +30,11 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
   if (record.has_ignore_index && record.kind == ErrorKind::kTargetOutOfRange)
     text << " or ignore_index=" << record.ignore_index;
   text << '.';
+  // As losses mark padding, which torch.nn.CrossEntropyLoss leaves out by default.
+  constexpr std::int64_t kPadding = -100;
+  if (record.is_integer && record.first_value == kPadding && !record.has_ignore_index &&
+      record.kind == ErrorKind::kTargetOutOfRange)
+    text << " Pass `ignore_index=" << kPadding << "` to leave such elements out.";
   if (more > 0) text << " Later calls met " << more << " more.";
   return text.str();
 }

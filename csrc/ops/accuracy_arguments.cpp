@@ -193,7 +193,7 @@ std::int64_t* AccuracyCall::state(const char* name, const Tensor& tensor, std::i
   const bool fits = tensor.dim() <= 1 && tensor.numel() == size && (stride != 0 || size == 1);
   if (!fits || tensor.scalar_type() != ScalarType::Long)
     fail_value("Expected state `", name, "` to be an int64 tensor of shape [", size, "], but got ",
-               torch::headeronly::toString(tensor.scalar_type()), " of shape ", shape_text(tensor),
+               dtype_text(tensor), " of shape ", shape_text(tensor),
                ". Reset the metric, or make its states with torch.zeros.");
   return static_cast<std::int64_t*>(tensor.mutable_data_ptr());
 }

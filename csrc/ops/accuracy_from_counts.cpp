@@ -22,8 +22,7 @@ void check_counts(const Tensor& tp, const Tensor& counts, const char* name) {
   check_same_device(tp, counts, "tp", name);
   const auto a = tp.sizes(), b = counts.sizes();
   if (counts.scalar_type() != ScalarType::Long)
-    fail_value("Expected `", name, "` to be an int64 tensor, but got ",
-               torch::headeronly::toString(counts.scalar_type()), ".");
+    fail_value("Expected `", name, "` to be an int64 tensor, but got ", dtype_text(counts), ".");
   if (!std::equal(a.begin(), a.end(), b.begin(), b.end()))
     fail_value("Expected `tp` and `", name, "` to have the same shape, but got ", shape_text(tp),
                " and ", shape_text(counts), ".");

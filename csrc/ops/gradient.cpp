@@ -15,8 +15,8 @@ TensorView arriving_gradient(const char* name, const Tensor& gradient, const Ten
     fail_runtime("Expected `", name, "` to have the shape of its result, but got ",
                  shape_text(gradient), ".");
   if (!is_floating(dtype_of(gradient)))
-    fail_runtime("Expected `", name, "` to be of a floating dtype, but got ",
-                 torch::headeronly::toString(gradient.scalar_type()), ".");
+    fail_runtime("Expected `", name, "` to be of a floating dtype, but got ", dtype_text(gradient),
+                 ".");
   return view_of(gradient);
 }
 
@@ -26,8 +26,8 @@ Tensor make_gradient(const char* name, const Tensor& image, bool wanted) {
     return empty_like_device({&none, 1}, DType::kFloat32, image);
   }
   if (!is_floating(dtype_of(image)))
-    fail_runtime("Expected `", name, "` to be of a floating dtype, since ",
-                 torch::headeronly::toString(image.scalar_type()), " has no gradient.");
+    fail_runtime("Expected `", name, "` to be of a floating dtype, since ", dtype_text(image),
+                 " has no gradient.");
   return torch::stable::empty_like(image);
 }
 

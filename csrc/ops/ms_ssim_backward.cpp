@@ -48,8 +48,7 @@ void* left_behind(const char* name, const Tensor& tensor, const Tensor& preds, D
   if (!std::equal(given.begin(), given.end(), sizes.begin(), sizes.end()) ||
       dtype_of(tensor) != dtype || !tensor.is_contiguous())
     fail_runtime("Expected `", name, "` as `multiscale_ssim_with_scales` gave it, but got ",
-                 shape_text(tensor), " of ", torch::headeronly::toString(tensor.scalar_type()),
-                 ".");
+                 shape_text(tensor), " of ", dtype_text(tensor), ".");
   return const_cast<void*>(tensor.const_data_ptr());
 }
 

@@ -82,10 +82,10 @@ Tensor psnr_update(const Tensor& preds, const Tensor& target, Tensor squared_err
                     data_range.const_data_ptr(),      dtype_of(data_range)};
   if (!is_floating(problem.states.squared_error_dtype))
     fail_value("Expected `sum_squared_error` to be a floating tensor, but got ",
-               torch::headeronly::toString(squared_error.scalar_type()), ".");
+               dtype_text(squared_error), ".");
   if (!is_floating(problem.states.total_dtype) && problem.states.total_dtype != DType::kInt64)
-    fail_value("Expected `total` to be a floating or an int64 tensor, but got ",
-               torch::headeronly::toString(total.scalar_type()), ".");
+    fail_value("Expected `total` to be a floating or an int64 tensor, but got ", dtype_text(total),
+               ".");
   problem.result_dtype = problem.states.squared_error_dtype;
   Tensor value = empty_like_device({}, problem.result_dtype, preds);
   problem.value = value.mutable_data_ptr();

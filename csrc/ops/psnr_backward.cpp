@@ -51,8 +51,8 @@ Tensor arriving(const Tensor& gradient, const Tensor& preds,
     fail_runtime("Expected `grad_value` to have the shape of the result, but got ",
                  shape_text(gradient), ".");
   if (!is_floating(dtype_of(gradient)))
-    fail_runtime("Expected `grad_value` to be of a floating dtype, but got ",
-                 torch::headeronly::toString(gradient.scalar_type()), ".");
+    fail_runtime("Expected `grad_value` to be of a floating dtype, but got ", dtype_text(gradient),
+                 ".");
   std::int64_t results = 1;
   for (const std::int64_t size : sizes) results *= size;
   Tensor flat = torch::stable::reshape(gradient, {results});

@@ -14,8 +14,7 @@ void check_state(const char* name, const Tensor& state, const Tensor& preds, boo
   const DType dtype = dtype_of(state);
   if (!is_floating(dtype) && !(may_count && dtype == DType::kInt64))
     fail_value("Expected state `", name, "` to be a floating ", may_count ? "or an int64 " : "",
-               "tensor, but got ", torch::headeronly::toString(state.scalar_type()),
-               ". Reset the metric, or make a new one.");
+               "tensor, but got ", dtype_text(state), ". Reset the metric, or make a new one.");
 }
 
 }  // namespace

@@ -82,8 +82,7 @@ void check_images(const Tensor& preds, const Tensor& target) {
     const DType dtype = dtype_of(*tensor, name);
     if (!is_floating(dtype) && dtype != DType::kUInt8)
       fail_runtime("Expected `", name, "` to be images of a floating dtype or uint8, but got ",
-                   torch::headeronly::toString(tensor->scalar_type()),
-                   ". Convert them with `.to(torch.float32)`.");
+                   dtype_text(*tensor), ". Convert them with `.to(torch.float32)`.");
   }
 }
 

@@ -2,6 +2,8 @@
 #include "ops/torch_abi.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 
 namespace syncfree::ops {
 namespace {
@@ -19,8 +21,7 @@ std::string device_text(const Tensor& tensor) {
   fail_runtime(expected,
                " a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64 "
                "or bool, but got ",
-               torch::headeronly::toString(tensor.scalar_type()),
-               ". Convert it with `.to(torch.float32)`.");
+               dtype_text(tensor), ". Convert it with `.to(torch.float32)`.");
 }
 
 }  // namespace
@@ -75,6 +76,37 @@ ScalarType scalar_type_of(DType dtype) {
     default:
       return ScalarType::Float;
   }
+}
+
+std::string dtype_text(const Tensor& tensor) {
+  struct Name {
+    ScalarType type;
+    const char* text;
+  };
+  static constexpr Name kNames[] = {
+      {ScalarType::Float, "float32"},
+      {ScalarType::Double, "float64"},
+      {ScalarType::Half, "float16"},
+      {ScalarType::BFloat16, "bfloat16"},
+      {ScalarType::Byte, "uint8"},
+      {ScalarType::Char, "int8"},
+      {ScalarType::Short, "int16"},
+      {ScalarType::Int, "int32"},
+      {ScalarType::Long, "int64"},
+      {ScalarType::Bool, "bool"},
+      {ScalarType::ComplexHalf, "complex32"},
+      {ScalarType::ComplexFloat, "complex64"},
+      {ScalarType::ComplexDouble, "complex128"},
+      {ScalarType::UInt16, "uint16"},
+      {ScalarType::UInt32, "uint32"},
+      {ScalarType::UInt64, "uint64"},
+      {ScalarType::Float8_e4m3fn, "float8_e4m3fn"},
+      {ScalarType::Float8_e5m2, "float8_e5m2"},
+  };
+  const ScalarType type = tensor.scalar_type();
+  const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+                                  [&](const Name& each) { return each.type == type; });
+  return name != std::end(kNames) ? name->text : torch::headeronly::toString(type);
 }
 
 std::string shape_text(const Tensor& tensor) {

@@ -54,6 +54,8 @@ Device device_of(const Tensor& tensor);
 DType dtype_of(const Tensor& tensor, const char* name = nullptr);
 ScalarType scalar_type_of(DType dtype);
 
+// As Python prints it: "float32".
+std::string dtype_text(const Tensor& tensor);
 // "[2, 3, 16, 16]"
 std::string shape_text(const Tensor& tensor);
 

@@ -1,9 +1,20 @@
 #include "runtime/metric_checks.h"
 
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "runtime/cuda_driver.h"
+#include "runtime/region_objects.h"
+
 namespace py = pybind11;
 
 namespace syncfree::runtime {
 namespace {
+
+using CaptureStatus = cuda::Result (*)(cuda::Stream stream, int* status);
 
 bool has_count(Py_ssize_t count, Py_ssize_t expected) {
   if (count == expected) return true;
@@ -50,12 +61,46 @@ PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t coun
   Py_RETURN_FALSE;
 }
 
+// CUDA must not be used in the forked child of a process that did.
+std::atomic<bool> has_asked{false}, is_forked_child{false};
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(
+      once, [] { pthread_atfork(nullptr, nullptr, [] { is_forked_child = has_asked.load(); }); });
+}
+
+// Of the current device and stream. False where the driver has no answer: for the legacy stream
+// while another one is captured.
+PyObject* is_stream_capturing(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 3)) return nullptr;
+  const auto device_function = reinterpret_cast<CurrentDevice>(PyLong_AsVoidPtr(arguments[0]));
+  const auto stream_function = reinterpret_cast<CurrentStream>(PyLong_AsVoidPtr(arguments[1]));
+  const auto status_function = reinterpret_cast<CaptureStatus>(PyLong_AsVoidPtr(arguments[2]));
+  if (PyErr_Occurred()) return nullptr;
+  if (is_forked_child) Py_RETURN_FALSE;
+  if (!has_asked.exchange(true)) watch_forks();
+  std::int32_t device = 0;
+  void* stream = nullptr;
+  if (device_function(&device) != 0 || stream_function(device, &stream) != 0) {
+    PyErr_SetString(PyExc_RuntimeError, "torch does not tell the current CUDA device and stream");
+    return nullptr;
+  }
+  int status = cuda::kCaptureNone;
+  const cuda::Result result = status_function(static_cast<cuda::Stream>(stream), &status);
+  return PyBool_FromLong(result == cuda::kSuccess && status != cuda::kCaptureNone);
+}
+
 // The casts by way of void* are CPython's own for METH_FASTCALL.
 PyMethodDef functions[] = {
     {"all_empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(all_empty)), METH_FASTCALL,
      "Whether each of the entries with these names is false or missing."},
     {"is_held_by_more", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_held_by_more)),
-     METH_FASTCALL, "Whether an entry with a name of the second dict has more references than that."},
+     METH_FASTCALL,
+     "Whether an entry with a name of the second dict has more references than that."},
+    {"is_stream_capturing",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_stream_capturing)), METH_FASTCALL,
+     "Whether a CUDA graph of the current stream is being captured, by addresses of C functions."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include "ssim/ssim_backward_walk_adjoint.cuh"
 #include "ssim/ssim_backward_walk_windows.cuh"
-#include "ssim/strip_shares.cuh"
 
 namespace syncfree::ssim {
 
@@ -146,9 +145,8 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
   // Units of one block that lie below each other are one piece.
   BackwardWalk<Access, kLag, kErrors> walk(job, memory, ring);
   const std::int64_t total = job.planes * strips.strips * strips.units;
-  std::int64_t unit = begin_of_share(total, strips.units, kUnitRows, blockIdx.x, gridDim.x);
-  const std::int64_t end =
-      begin_of_share(total, strips.units, kUnitRows, blockIdx.x + 1, gridDim.x);
+  std::int64_t unit = total * blockIdx.x / gridDim.x;
+  const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
   const int height = static_cast<int>(job.axes[1].size);
   const int width = static_cast<int>(job.axes[2].size);
   while (unit < end) {

@@ -15,8 +15,9 @@ from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_mean, dim_z
 from torchmetrics.utilities.prints import rank_zero_only
 
 from syncfree._call_places import warn_at_call
+from syncfree._capture import is_capturing
 from syncfree._metric_checks import all_empty
-from syncfree._states import StatesInPlace, are_shared, can_take, is_capturing, settle
+from syncfree._states import StatesInPlace, are_shared, can_take, settle
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 _call_impl = nn.Module._call_impl
@@ -59,8 +60,8 @@ class SyncFreeMetric(StatesInPlace):
 
         _plainly_called: ClassVar[type[SyncFreeMetric] | None]
 
-    # The class itself, if to call it is no more than `forward`, and that one ours. What is inherited
-    # does not count.
+    # The class itself, if to call it is no more than `forward`, and that one ours. What a subclass
+    # inherits does not count.
     _plainly_called = None
 
     # Whether update and compute are ours, with none of the user's in their place.

@@ -26,6 +26,11 @@ def all_empty(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
 def is_held_by_more(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
     """Whether an entry with a name of the second dict has more references than that."""
 
+def is_stream_capturing(
+    device_function: int, stream_function: int, capture_function: int, /
+) -> bool:
+    """Whether a CUDA graph of the current stream is being captured, by addresses of C functions."""
+
 def python_stack(
     most: int = 64, in_thread_of_its_own: bool = False
 ) -> list[tuple[str, int, str]]: ...

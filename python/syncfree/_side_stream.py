@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from syncfree._states import is_capturing
+from syncfree._capture import is_capturing
 
 
 class SideStream:

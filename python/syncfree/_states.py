@@ -15,22 +15,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from syncfree import _state_reduction
+from syncfree._capture import is_capturing
 from syncfree._metric_checks import is_held_by_more
-
-
-_has_cuda = torch.backends.cuda.is_built()  # without, asking raises
-# What torch.cuda.is_current_stream_capturing calls.
-_is_stream_capturing: Callable[[], bool] = getattr(
-    torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
-)
-
-
-def is_capturing() -> bool:
-    """Whether a CUDA graph of the current stream is being captured."""
-    # As torch.cuda's `is_initialized` and `is_current_stream_capturing` ask, without their frames.
-    # Without a driver the last question raises, where those before have the answer.
-    cuda = torch.cuda
-    return _has_cuda and cuda._initialized and not cuda._is_in_bad_fork() and _is_stream_capturing()
 
 
 def are_shared(attributes: dict[str, Any]) -> bool:

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import torch
 
 from syncfree import _runtime
+from syncfree._torch_functions import current_device_address, current_stream_address
 from syncfree._types_of_extras import Figure, Table
 from syncfree.errors import DeviceError
 from syncfree.timing.companion import Companion
 from syncfree.timing.nvml import gpu_uuid
-from syncfree.timing.place import current_device_address, current_stream_address
 from syncfree.timing.samples import Kind, Recording, Sample, from_runtime
 from syncfree.timing.summary import Summary
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,8 @@ def load_function(target: str) -> Callable[..., Any]:
         target: A path or a module's name, a colon, and a name, which may have dots.
 
     Raises:
-        BenchmarkError: It names no function, or there is no such script.
+        BenchmarkError: It names no function, or one that needs arguments, or there is no such
+            script.
         ProgramError: There is no such module, or nothing of that name in it.
     """
     place, colon, path = target.rpartition(":")
@@ -37,6 +39,7 @@ def load_function(target: str) -> Callable[..., Any]:
     if not callable(found):
         raise BenchmarkError(f"{target} is no function, but {type(found).__name__}")
     function: Callable[..., Any] = found
+    _require_no_arguments(target, function)
     return function
 
 
@@ -44,7 +47,7 @@ def made_function(target: str, made: Any) -> Callable[..., Any]:
     """What the target returned under ``--factory``.
 
     Raises:
-        BenchmarkError: It is no function.
+        BenchmarkError: It is no function, or one that needs arguments.
     """
     if not callable(made):
         raise BenchmarkError(
@@ -52,7 +55,22 @@ def made_function(target: str, made: Any) -> Callable[..., Any]:
             f"{type(made).__name__}; without --factory {target} itself is measured"
         )
     function: Callable[..., Any] = made
+    _require_no_arguments(f"what {target} returns", function)
     return function
+
+
+def _require_no_arguments(what: str, function: Callable[..., Any]) -> None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # of C, which does not tell
+        return
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+    if needed:
+        raise BenchmarkError(
+            f"{what} is called without arguments, but needs {', '.join(needed)}: name a function "
+            "that has them, or with --factory one that makes them and returns what is measured"
+        )
 
 
 def _script(file: Path) -> ModuleType:

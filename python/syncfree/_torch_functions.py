@@ -1,4 +1,4 @@
-"""Where torch's C functions are that tell the current device and stream.
+"""Where the C functions of torch and the driver are that tell device, stream and capture.
 
 They answer as those of ``torch._C`` do, without a call of Python.
 """
@@ -22,6 +22,11 @@ def current_device_address() -> int:
 def current_stream_address() -> int:
     """An ``int32_t (int32_t device, void **stream)`` that returns 0 for success; 0 if none."""
     return _address("libtorch_cuda.so", "aoti_torch_get_current_cuda_stream")
+
+
+def stream_capture_address() -> int:
+    """The driver's cuStreamIsCapturing, once CUDA is in use; 0 if there is none."""
+    return _address("libcuda.so.1", "cuStreamIsCapturing")
 
 
 def _address(library: str, name: str) -> int:

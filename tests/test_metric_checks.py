@@ -1,0 +1,110 @@
+"""What a metric looks at in each call, in C and in Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from fake_driver import FakeDriver
+from syncfree import _metric_checks as checks
+from syncfree import _runtime
+
+STREAM = 0x901  # that of the fake driver's current device
+
+in_both = pytest.mark.parametrize("language", ["C", "Python"])
+
+
+def function_of(name: str, language: str) -> Callable[..., bool]:
+    return getattr(checks, f"{name}_in_python") if language == "Python" else getattr(_runtime, name)
+
+
+@in_both
+def test_empty_entries(language: str) -> None:
+    all_empty = function_of("all_empty", language)
+    holder = {"hooks": {}, "none": None, "zero": 0, "full": {1: 2}, "function": print}
+    assert all_empty(holder, ())
+    assert all_empty(holder, ("hooks", "none", "zero", "missing"))
+    assert not all_empty(holder, ("hooks", "full"))
+    assert not all_empty(holder, ("function", "hooks"))
+
+
+@in_both
+def test_an_entry_without_a_truth(language: str) -> None:
+    class Odd:
+        def __bool__(self) -> bool:
+            raise ArithmeticError("neither")
+
+    with pytest.raises(ArithmeticError, match="neither"):
+        function_of("all_empty", language)({"odd": Odd()}, ("odd",))
+
+
+@in_both
+def test_references(language: str) -> None:
+    is_held_by_more = function_of("is_held_by_more", language)
+    holder: dict[str, Any] = {"alone": object(), "twice": object(), "other": object()}
+    kept = holder["twice"]
+    names = dict.fromkeys(("alone", "twice", "missing"))
+    assert is_held_by_more(holder, names, 1)
+    assert not is_held_by_more(holder, names, 2)
+    assert not is_held_by_more(holder, {"alone": None}, 1)
+    assert is_held_by_more(holder, {"alone": None}, 0)
+    more = [kept]
+    assert is_held_by_more(holder, names, 2)
+    del kept, more
+    assert not is_held_by_more(holder, names, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("all_empty", ({},)),
+        ("all_empty", ([], ())),
+        ("all_empty", ({}, [])),
+        ("is_held_by_more", ({}, {})),
+        ("is_held_by_more", ({}, (), 1)),
+        ("is_held_by_more", ({}, {}, "1")),
+        ("is_stream_capturing", (0, 0)),
+        ("is_stream_capturing", ("0", 0, 0)),
+    ],
+)
+def test_other_arguments(name: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        getattr(_runtime, name)(*arguments)
+
+
+def capture_question(fake: FakeDriver) -> Callable[[], bool]:
+    names = "fake_device", "fake_stream_of", "cuStreamIsCapturing"
+    return partial(_runtime.is_stream_capturing, *map(fake.address, names))
+
+
+def test_capture_of_the_current_stream(fake: FakeDriver) -> None:
+    is_capturing = capture_question(fake)
+    assert not is_capturing()
+    fake.begin_capture(STREAM)
+    assert is_capturing()
+    fake.end_capture(STREAM)
+    assert not is_capturing()
+    fake.begin_capture(STREAM + 1)
+    assert not is_capturing()
+    fake.end_capture(STREAM + 1)
+
+
+def test_torch_does_not_tell(fake: FakeDriver) -> None:
+    fake.break_device()
+    with pytest.raises(RuntimeError, match="does not tell the current CUDA device"):
+        capture_question(fake)()
+
+
+def test_a_forked_child_asks_nobody(fake: FakeDriver) -> None:
+    is_capturing = capture_question(fake)
+    fake.begin_capture(STREAM)
+    assert is_capturing()
+    child = os.fork()
+    if child == 0:
+        os._exit(int(is_capturing()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    fake.end_capture(STREAM)
