@@ -222,6 +222,20 @@ def test_idle_gap(script, target: str, capsys: pytest.CaptureFixture[str]) -> No
     assert Path("gaps.png").stat().st_size > 1000
 
 
+def test_idle_gap_of_a_function_whose_arguments_a_decorator_gives(script, capsys) -> None:
+    script.write_text(
+        "import functools\n"
+        "def given(function):\n"
+        "    return functools.wraps(function)(lambda: function(3))\n"
+        "@given\n"
+        "def step(number):\n"
+        "    return number\n"
+    )
+    arguments = ["--gaps", "0.001", "--repeats", "1", "--device", "cpu"]
+    assert main(["bench", "idle-gap", "step_of_test.py:step", *arguments]) == 0
+    assert capsys.readouterr().out.startswith("step on ")
+
+
 def test_a_sweep_that_was_written_is_drawn_again(script, capsys) -> None:
     arguments = ["step_of_test.py:step", "--gaps", "0.001", "--repeats", "2", "--device", "cpu"]
     assert main(["bench", "idle-gap", *arguments, "--json", "gaps.json", "--plot", "1.svg"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,24 +23,23 @@ def function_of(name: str, language: str) -> Callable[..., bool]:
     return getattr(checks, f"{name}_in_python") if language == "Python" else getattr(_runtime, name)
 
 
+class Hollow:
+    """Something that can be called, and is false."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __call__(self) -> None: ...
+
+
 @in_both
 def test_empty_entries(language: str) -> None:
     all_empty = function_of("all_empty", language)
-    holder = {"hooks": {}, "none": None, "zero": 0, "full": {1: 2}, "function": print}
+    holder = {"hooks": OrderedDict(), "none": None, "full": {1: 2}, "function": Hollow()}
     assert all_empty(holder, ())
-    assert all_empty(holder, ("hooks", "none", "zero", "missing"))
+    assert all_empty(holder, ("hooks", "none", "missing"))
     assert not all_empty(holder, ("hooks", "full"))
     assert not all_empty(holder, ("function", "hooks"))
-
-
-@in_both
-def test_an_entry_without_a_truth(language: str) -> None:
-    class Odd:
-        def __bool__(self) -> bool:
-            raise ArithmeticError("neither")
-
-    with pytest.raises(ArithmeticError, match="neither"):
-        function_of("all_empty", language)({"odd": Odd()}, ("odd",))
 
 
 @in_both
@@ -105,6 +105,10 @@ def test_a_forked_child_asks_nobody(fake: FakeDriver) -> None:
     assert is_capturing()
     child = os.fork()
     if child == 0:
-        os._exit(int(is_capturing()))
+        code = 2
+        try:
+            code = int(is_capturing())
+        finally:
+            os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     fake.end_capture(STREAM)

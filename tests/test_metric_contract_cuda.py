@@ -35,6 +35,9 @@ def test_cuda_is_asked_of_a_capture_only_where_it_runs(
     if asked:
         assert _capture.is_capturing()
         assert len(asked) == 2
+        monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+        assert not _capture.is_capturing()
+        assert len(asked) == 2
 
 
 @pytest.mark.needs_cuda

@@ -95,6 +95,38 @@ def test_forward_of_a_subclass_or_an_instance(pair: tuple[Tensor, Tensor], devic
     assert torch.equal(plain(*pair), want + 1)
 
 
+class Empty(nn.Sequential):
+    """A module that is false."""
+
+    def forward(self, *_: Any) -> Any:
+        return "empty"
+
+
+def test_forward_that_comes_late(
+    pair: tuple[Tensor, Tensor], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Own(PeakSignalNoiseRatio):
+        pass
+
+    metric = Own(1.0).to(device)
+    metric(*pair)
+    metric.__dict__["forward"] = Empty()
+    assert metric(*pair) == "empty"
+    del metric.__dict__["forward"]
+    for cls in (PeakSignalNoiseRatio, Own):
+        with monkeypatch.context() as patched:
+            patched.setattr(cls, "forward", lambda *_: "patched")
+            assert metric(*pair) == "patched"
+    assert isinstance(metric(*pair), Tensor)
+
+
+def test_a_name_that_subclasses_take(pair: tuple[Tensor, Tensor], device: str) -> None:
+    class Own(PeakSignalNoiseRatio):
+        def _step(self) -> None: ...
+
+    assert torch.equal(Own(1.0).to(device)(*pair), PeakSignalNoiseRatio(1.0).to(device)(*pair))
+
+
 @pytest.mark.parametrize("option", ["dist_sync_on_step", "compute_on_cpu"])
 def test_options_as_properties(option: str, pair: tuple[Tensor, Tensor], device: str) -> None:
     changed = property(lambda self: False, lambda self, value: None)

@@ -53,5 +53,5 @@ def test_a_base_before_ours_in_an_unpickled_metric() -> None:
     batch = {"preds": preds, "target": target}
     theirs = PickingTheirs(**ACCURACY.options)
     packed = pickle.dumps(PickingOurs(**ACCURACY.options))
-    del PickingOurs._plainly_called  # as in a process that has made none of the class
+    del PickingOurs._is_called_plainly  # as in a process that has made none of the class
     torch.testing.assert_close(pickle.loads(packed)(batch), theirs(batch))

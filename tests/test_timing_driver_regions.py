@@ -94,6 +94,24 @@ def test_one_object_again_and_again(fake: FakeDriver) -> None:
     assert (region.name, region.kind, region.bytes) == ("r", "h2d", 200)
 
 
+def test_names_of_a_class_of_their_own(fake: FakeDriver) -> None:
+    """They may run code as they go, so none is kept but the first of each."""
+    timer = fake.timer(capacity=256)
+
+    class Name(str):
+        def __del__(self) -> None:
+            with timer.region("inner"):
+                pass
+
+    for i in range(40):
+        with timer.region(Name(f"outer{i % 3}")):
+            pass
+    fake.let_pass(1000)
+    timer.poll()
+    counts = {name: count for name, _, count, *_ in timer.histories()}
+    assert counts == {"inner": 37, "outer0": 14, "outer1": 13, "outer2": 13}
+
+
 def test_cancelled_and_forgotten_regions(fake: FakeDriver) -> None:
     timer = fake.timer()
     timer.region("r").start().cancel()

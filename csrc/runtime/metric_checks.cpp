@@ -38,10 +38,8 @@ PyObject* all_empty(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
       if (PyErr_Occurred()) return nullptr;
       continue;
     }
-    const auto kept = py::reinterpret_borrow<py::object>(entry);  // its truth may run Python code
-    const int is_true = PyObject_IsTrue(entry);
-    if (is_true < 0) return nullptr;
-    if (is_true != 0) Py_RETURN_FALSE;
+    const bool is_empty = entry == Py_None || (PyDict_Check(entry) && PyDict_Size(entry) == 0);
+    if (!is_empty) Py_RETURN_FALSE;
   }
   Py_RETURN_TRUE;
 }
@@ -94,7 +92,7 @@ PyObject* is_stream_capturing(PyObject*, PyObject* const* arguments, Py_ssize_t 
 // The casts by way of void* are CPython's own for METH_FASTCALL.
 PyMethodDef functions[] = {
     {"all_empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(all_empty)), METH_FASTCALL,
-     "Whether each of the entries with these names is false or missing."},
+     "Whether each of the entries with these names is missing, None or an empty dict."},
     {"is_held_by_more", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_held_by_more)),
      METH_FASTCALL,
      "Whether an entry with a name of the second dict has more references than that."},

@@ -3,9 +3,9 @@
 
 namespace syncfree::runtime {
 
-// With the initial-exec model it is found without a call, of which each region would make six. The
-// loader has room set aside for the few bytes of modules that come late.
-[[gnu::tls_model("initial-exec")]] inline constinit thread_local int own_call_depth = 0;
+// Not of the initial-exec model, which would save a region six calls: where other libraries have
+// taken the room that the loader sets aside for it, ours would not load.
+inline constinit thread_local int own_call_depth = 0;
 
 class OwnCall {
  public:

@@ -39,14 +39,17 @@ RegionHistory* find_history(TimerObject& self, PyObject* name, int kind) {
 }
 
 RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
-  const auto address = reinterpret_cast<std::uintptr_t>(name) / alignof(std::max_align_t);
-  NameAtHand& place = self.at_hand[kind][address % kNamesAtHand];
+  if (!PyUnicode_CheckExact(name)) return find_history(self, name, kind);
+  // Strings lie 48 or 64 bytes apart, and more.
+  const auto address = reinterpret_cast<std::uintptr_t>(name);
+  NameAtHand& place =
+      self.at_hand[kind][(address >> 4 ^ address >> 7 ^ address >> 10) % kNamesAtHand];
   if (place.name == name) [[likely]]
     return place.history;
   RegionHistory* history = find_history(self, name, kind);
   if (history == nullptr) return nullptr;
-  Py_XSETREF(place.name, Py_NewRef(name));  // kept, so that its address stays its own
   place.history = history;
+  Py_XSETREF(place.name, Py_NewRef(name));  // kept, so that its address stays its own
   return history;
 }
 

@@ -26,6 +26,11 @@ def is_capturing() -> bool:
     return _has_cuda and torch.cuda._initialized and _ask()
 
 
+def _ask_torch_here() -> bool:
+    # In the forked child of a process that used CUDA the question raises.
+    return not torch.cuda._is_in_bad_fork() and _ask_torch()
+
+
 def _ask_first() -> bool:
     """Finds who is asked from now on: the driver itself, in a third of the time torch takes."""
     global _ask  # noqa: PLW0603  (a variable is asked in no time)
@@ -35,10 +40,10 @@ def _ask_first() -> bool:
     try:
         from syncfree._runtime import is_stream_capturing
     except ImportError:  # built for another Python; the ops need none
-        _ask = _ask_torch
+        _ask = _ask_torch_here
     else:
         known = all(addresses)
-        _ask = functools.partial(is_stream_capturing, *addresses) if known else _ask_torch
+        _ask = functools.partial(is_stream_capturing, *addresses) if known else _ask_torch_here
     return _ask()
 
 

@@ -58,11 +58,8 @@ class SyncFreeMetric(StatesInPlace):
     if TYPE_CHECKING:
         _all_own: bool
 
-        _plainly_called: ClassVar[type[SyncFreeMetric] | None]
-
-    # The class itself, if to call it is no more than `forward`, and that one ours. What a subclass
-    # inherits does not count.
-    _plainly_called = None
+        # Whether no class in between calls modules in its own way.
+        _is_called_plainly: ClassVar[bool]
 
     # Whether update and compute are ours, with none of the user's in their place.
     _all_own = True
@@ -111,21 +108,22 @@ class SyncFreeMetric(StatesInPlace):
         if (
             is_dynamo_compiling()
             or _is_tracing()
-            or self._plainly_called is not type(self)
+            or not self._is_called_plainly
+            or type(self).forward is not _our_forward
             or nn.Module.__call__ is not nn.Module._wrapped_call_impl  # as while torch.fx traces
             or nn.Module._call_impl is not _call_impl
             or not all_empty(self.__dict__, _HOOKS)
             or not all_empty(_of_all_modules, _GLOBAL_HOOKS)
         ):
             return super().__call__(*args, **kwargs)
-        return self._step(args, kwargs)
+        return self._syncfree_forward(args, kwargs)
 
     @torch.jit.unused
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Adds a batch to the states and returns its value, as `compute` would for it alone."""
-        return self._step(args, kwargs)
+        return self._syncfree_forward(args, kwargs)
 
-    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _syncfree_forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         own = self.__dict__
         is_compiled = is_dynamo_compiling()
         if not is_compiled and are_shared(own):
@@ -225,9 +223,8 @@ class SyncFreeMetric(StatesInPlace):
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
         # Called for each new object, made or unpickled. In `__init_subclass__` this would miss
         # classes whose first base has one that does not call on.
-        cls = type(self)
-        if "_plainly_called" not in vars(cls):
-            cls._plainly_called = cls if _is_called_plainly(cls) else None
+        if "_is_called_plainly" not in vars(type(self)):
+            type(self)._is_called_plainly = _calls_plainly(type(self))
         if not self._are_own(_UPDATES):
             theirs = super()._wrap_update(update)
 
@@ -297,13 +294,15 @@ class SyncFreeMetric(StatesInPlace):
         return cached
 
 
-def _is_called_plainly(cls: type[SyncFreeMetric]) -> bool:
+_our_forward = SyncFreeMetric.forward
+
+
+def _calls_plainly(cls: type[SyncFreeMetric]) -> bool:
     behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
     return (
         all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
         and cls._call_impl is nn.Module._call_impl
         and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
-        and cls.forward is SyncFreeMetric.forward
     )
 
 

@@ -17,8 +17,9 @@ _COUNTED_ALONE = _count_references({"state": object()}, "state")
 
 
 def all_empty_in_python(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
-    """Whether each of the entries with these names is false or missing."""
-    return not any(map(holder.get, names))
+    """Whether each of the entries with these names is missing, None or an empty dict."""
+    entries = map(holder.get, names)
+    return all(entry is None or (isinstance(entry, dict) and not entry) for entry in entries)
 
 
 def is_held_by_more_in_python(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:

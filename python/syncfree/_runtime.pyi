@@ -21,7 +21,7 @@ class CallPlaces:
 def can_walk_python_stack() -> bool: ...
 def instruction_set() -> str: ...
 def all_empty(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
-    """Whether each of the entries with these names is false or missing."""
+    """Whether each of the entries with these names is missing, None or an empty dict."""
 
 def is_held_by_more(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
     """Whether an entry with a name of the second dict has more references than that."""

@@ -216,6 +216,8 @@ int main(int count, char** names) {
       if (wanted("scale")) time_scale("scale 32x3x1080x1920" + suffix, large);
       if (wanted("uniform")) time_value("uniform 32x3x1080x1920" + suffix, large, true);
     }
+    if (wanted("value"))
+      time_value("value 8x3x1080x1920" + suffix, Batch(8, 1080, 1920, blocks), false);
     if (wanted("small"))
       time_value("value 16x3x256x256" + suffix, Batch(16, 256, 256, blocks), false);
     if (wanted("gradients")) {

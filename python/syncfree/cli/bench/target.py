@@ -61,8 +61,9 @@ def made_function(target: str, made: Any) -> Callable[..., Any]:
 
 def _require_no_arguments(what: str, function: Callable[..., Any]) -> None:
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of C, which does not tell
+        # Not that of a function which a decorator wraps, and gives its arguments.
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError, NameError):  # C does not tell, nor annotations of what is lost
         return
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
