@@ -77,7 +77,10 @@ PyObject* is_stream_capturing(PyObject*, PyObject* const* arguments, Py_ssize_t 
   const auto status_function = reinterpret_cast<CaptureStatus>(PyLong_AsVoidPtr(arguments[2]));
   if (PyErr_Occurred()) return nullptr;
   if (is_forked_child) Py_RETURN_FALSE;
-  if (!has_asked.exchange(true)) watch_forks();
+  if (!has_asked.load(std::memory_order_relaxed)) {
+    watch_forks();
+    has_asked = true;
+  }
   std::int32_t device = 0;
   void* stream = nullptr;
   if (device_function(&device) != 0 || stream_function(device, &stream) != 0) {
