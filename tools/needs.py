@@ -15,8 +15,8 @@ from pathlib import Path
 # What each make target needs: extras and dependency groups of pyproject.toml, and "build".
 TARGETS = {
     "build": ["build"],
-    "demo": ["torchmetrics", "cli", "plot", "test"],
-    "test": ["torchmetrics", "cli", "plot", "test"],
+    "demo": ["torchmetrics", "cli", "plot", "demo"],
+    "test": ["torchmetrics", "cli", "plot", "demo", "test"],
     "lint": ["torchmetrics", "cli", "lint"],
 }
 BUILD_TOOLS = ["cmake>=3.26", "ninja"]
