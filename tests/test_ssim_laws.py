@@ -146,6 +146,16 @@ def test_bits_do_not_depend_on_company_in_a_crowd(window: Window, device: str) -
         assert torch.equal(values(preds[i : i + 1], target[i : i + 1], window)[0], whole[i])
 
 
+@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
+def test_bits_do_not_depend_on_company_of_many_units(window: Window, device: str) -> None:
+    """A warp's share is another one from 32 units on: 1366 an image, 1056 warps of an H100."""
+    preds, target = image_pair((32 if device == "cuda" else 2, 1, 43_700, 6), torch.float32, device)
+    whole = values(preds, target, window)
+    assert len(whole.unique()) == len(whole)
+    for i in (0, len(whole) // 2, len(whole) - 1):
+        assert torch.equal(values(preds[i : i + 1], target[i : i + 1], window)[0], whole[i])
+
+
 @pytest.mark.fuzz
 @examples(25)
 @given(

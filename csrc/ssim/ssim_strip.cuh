@@ -10,7 +10,7 @@
 #include "core/device_info.h"
 #include "ssim/pixel_types.h"
 #include "ssim/ssim_strip_walk.cuh"
-#include "ssim/strip_shares.cuh"
+#include "ssim/strip_shares.h"
 
 namespace syncfree::ssim {
 
