@@ -30,6 +30,19 @@ from gpu_status import source_hashes
 
 REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
 
+
+def _spread_over_gpus() -> None:
+    """Each process of a parallel run sees all GPUs, and another one of them as its first."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
+    if len(gpus) > 1:
+        first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % len(gpus)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
+
+
+# Before anything starts CUDA, which reads the variable once.
+_spread_over_gpus()
+
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
 
