@@ -80,12 +80,15 @@ TABLE: dict[str, Make] = {
         *(None, 10.0, MEAN, [1, 2, 3]),
     ),
     "safe_divide": lambda d: (*images(d), 0.0),
+    "scale_": lambda d: (*images(d), torch.full((), 0.5, device=d)),
     "ssim": lambda d: (*images(d), *WINDOW, MEAN),
     "ssim_backward": ssim_gradients,
+    "ssim_gives_gradients": lambda d: (*images(d), *WINDOW, MEAN),
     "ssim_update": lambda d: (*images(d), *scalars(d), *WINDOW, MEAN),
     "ssim_update_with_contrast": lambda d: (*images(d), *scalars(d), *WINDOW, MEAN),
     "ssim_update_with_map": lambda d: (*images(d), *scalars(d), *WINDOW, MEAN),
     "ssim_with_contrast": lambda d: (*images(d), *WINDOW, MEAN),
+    "ssim_with_gradients": lambda d: (*images(d), -0.2, 0.8, True, True, *WINDOW, MEAN),
     "ssim_with_map": lambda d: (*images(d), *WINDOW, MEAN),
 }
 

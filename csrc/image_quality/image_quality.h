@@ -24,7 +24,7 @@ struct Problem {
   // kNone gives a value an image; kMean pools the errors of all images before the logarithm.
   Reduction reduction = Reduction::kMean;
 
-  void* psnr = nullptr;
+  void* psnr = nullptr;  // optional
   void* mean_absolute_error = nullptr;
   DType result_dtype = DType::kFloat32;
 };

@@ -14,7 +14,8 @@ inline psnr::Scale decibel_scale(const Problem& p) {
 SYNCFREE_HD void store_errors(const Problem& p, const psnr::Scale& scale, std::int64_t index,
                               double squared, double absolute, std::int64_t elements) {
   const auto count = static_cast<double>(elements);
-  store_as(p.psnr, p.result_dtype, index, psnr::from_squared_error(squared, count, scale));
+  if (p.psnr != nullptr)
+    store_as(p.psnr, p.result_dtype, index, psnr::from_squared_error(squared, count, scale));
   store_as(p.mean_absolute_error, p.result_dtype, index, absolute / count);
 }
 

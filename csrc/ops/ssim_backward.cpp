@@ -1,8 +1,9 @@
-// torch.ops.syncfree.ssim_backward
+// torch.ops.syncfree.ssim_backward, and ssim_with_gradients, which gives values too.
 #include "ssim/ssim_backward.h"
 
 #include <tuple>
 
+#include "image_quality/image_quality.h"
 #include "ops/backend.h"
 #include "ops/gradient.h"
 #include "ops/ssim_arguments.h"
@@ -22,6 +23,22 @@ std::vector<std::int64_t> map_sizes(const BackwardProblem& problem, const Tensor
   return sizes;
 }
 
+BackwardProblem make_problem(const Tensor& preds, const Tensor& target,
+                             const WindowArguments& window, std::optional<double> data_range,
+                             const std::optional<std::vector<double>>& interval, double k1,
+                             double k2, std::int64_t reduction) {
+  check_images(preds, target);
+  BackwardProblem problem;
+  problem.forward.preds = volume_view(preds);
+  problem.forward.target = volume_view(target);
+  set_axes(problem.forward.axes, window, preds);
+  problem.forward.range = make_range(data_range, interval);
+  problem.forward.k1 = k1;
+  problem.forward.k2 = k2;
+  problem.forward.reduction = static_cast<Reduction>(reduction);
+  return problem;
+}
+
 std::tuple<Tensor, Tensor> ssim_backward(
     const Tensor& preds, const Tensor& target, std::optional<Tensor> grad_value,
     std::optional<Tensor> grad_contrast, std::optional<Tensor> grad_map,
@@ -30,16 +47,8 @@ std::tuple<Tensor, Tensor> ssim_backward(
     std::vector<std::int64_t> kernel_size, std::optional<double> data_range,
     std::optional<std::vector<double>> interval, double k1, double k2, std::int64_t reduction,
     bool valid) {
-  check_images(preds, target);
-  BackwardProblem problem;
-  problem.forward.preds = volume_view(preds);
-  problem.forward.target = volume_view(target);
-  set_axes(problem.forward.axes, {gaussian, sigma, kernel_size, valid}, preds);
-  problem.forward.range = make_range(data_range, interval);
-  problem.forward.k1 = k1;
-  problem.forward.k2 = k2;
-  problem.forward.reduction = static_cast<Reduction>(reduction);
-
+  BackwardProblem problem = make_problem(preds, target, {gaussian, sigma, kernel_size, valid},
+                                         data_range, interval, k1, k2, reduction);
   const std::vector<std::int64_t> each{preds.sizes()[0]};
   const bool reduced = problem.forward.reduction != Reduction::kNone;
   if (grad_value)
@@ -66,6 +75,88 @@ std::tuple<Tensor, Tensor> ssim_backward(
   return {grad_preds, grad_target};
 }
 
+// Whether they come along with the gradients, in one pass.
+bool gives_values(const BackwardProblem& problem, [[maybe_unused]] const Tensor& images) {
+#if defined(SYNCFREE_OPS_CUDA)
+  const CudaContext context(images);
+  return ssim::launch_gives_values(problem);
+#else
+  return ssim::run_gives_values(problem);
+#endif
+}
+
+// In a pass of its own.
+void find_values(const BackwardProblem& problem, DType dtype, Tensor& value, Tensor& error,
+                 const Tensor& images) {
+  ssim::Problem forward = problem.forward;
+  forward.value = value.mutable_data_ptr();
+  forward.result_dtype = dtype;
+  const bool wants_error = error.numel() > 0;
+  std::optional<Tensor> sums;
+  if (wants_error) {
+    sums = empty_like_device({&forward.preds.size[0], 1}, DType::kFloat64, images);
+    forward.absolute_error = static_cast<double*>(sums->mutable_data_ptr());
+  }
+  execute(forward, images);
+  if (!wants_error) return;
+  image_quality::Problem finish;
+  finish.squared_error = finish.absolute_error = forward.absolute_error;
+  finish.images = forward.preds.size[0];
+  finish.elements = finish.images == 0 ? 0 : images.numel() / finish.images;
+  finish.range = forward.range;
+  finish.mean_absolute_error = error.mutable_data_ptr();
+  finish.result_dtype = dtype;
+  execute(finish, images);
+}
+
+// Of a loss, value_weight * SSIM + error_weight * mean absolute error, in the mean over all images:
+// both of these (the latter without elements where it weighs nothing) and the loss's gradients, as
+// if 1 had arrived for it.
+std::tuple<Tensor, Tensor, Tensor, Tensor> ssim_with_gradients(
+    const Tensor& preds, const Tensor& target, double value_weight, double error_weight,
+    bool need_preds, bool need_target, bool gaussian, std::vector<double> sigma,
+    std::vector<std::int64_t> kernel_size, std::optional<double> data_range,
+    std::optional<std::vector<double>> interval, double k1, double k2, std::int64_t reduction,
+    bool valid) {
+  BackwardProblem problem = make_problem(preds, target, {gaussian, sigma, kernel_size, valid},
+                                         data_range, interval, k1, k2, reduction);
+  if (problem.forward.reduction != Reduction::kMean)
+    fail_value("Expected `reduction` to be the mean (1), but got ", reduction, ".");
+  problem.constant_grad_value = value_weight;
+  problem.constant_grad_absolute_error =
+      error_weight / static_cast<double>(std::max<std::int64_t>(preds.numel(), 1));
+  const DType dtype = dtype_of(preds) == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const bool wants_error = error_weight != 0.0;
+  const std::int64_t none = 0;
+  Tensor value = empty_like_device({}, dtype, preds);
+  Tensor error = empty_like_device({&none, wants_error ? 0u : 1u}, dtype, preds);
+  Tensor grad_preds = make_gradient("preds", preds, need_preds);
+  Tensor grad_target = make_gradient("target", target, need_target);
+  if (need_preds) problem.preds = image_gradient(grad_preds);
+  if (need_target) problem.target = image_gradient(grad_target);
+
+  const bool wants_gradients = (need_preds || need_target) && preds.numel() > 0;
+  if (wants_gradients && gives_values(problem, preds)) {
+    problem.value = static_cast<float*>(value.mutable_data_ptr());
+    if (wants_error) problem.mean_absolute_error = static_cast<float*>(error.mutable_data_ptr());
+  } else {
+    find_values(problem, dtype, value, error, preds);
+  }
+  if (wants_gradients) execute(problem, preds);
+  return {value, error, grad_preds, grad_target};
+}
+
+// Whether that takes one pass.
+bool ssim_gives_gradients(const Tensor& preds, const Tensor& target, bool gaussian,
+                          std::vector<double> sigma, std::vector<std::int64_t> kernel_size,
+                          std::optional<double> data_range,
+                          std::optional<std::vector<double>> interval, double k1, double k2,
+                          std::int64_t reduction, bool valid) {
+  return gives_values(make_problem(preds, target, {gaussian, sigma, kernel_size, valid}, data_range,
+                                   interval, k1, k2, reduction),
+                      preds);
+}
+
 }  // namespace
 
 #if !defined(SYNCFREE_OPS_CUDA)
@@ -76,11 +167,22 @@ STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
       "bool need_preds, bool need_target, bool gaussian, float[] sigma, int[] kernel_size, "
       "float? data_range, float[]? interval, float k1, float k2, int reduction, "
       "bool valid=False) -> (Tensor, Tensor)");
+  library.def(
+      "ssim_with_gradients(Tensor preds, Tensor target, float value_weight, float error_weight, "
+      "bool need_preds, bool need_target, bool gaussian, float[] sigma, int[] kernel_size, "
+      "float? data_range, float[]? interval, float k1, float k2, int reduction, "
+      "bool valid=False) -> (Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "ssim_gives_gradients(Tensor preds, Tensor target, bool gaussian, float[] sigma, "
+      "int[] kernel_size, float? data_range, float[]? interval, float k1, float k2, "
+      "int reduction, bool valid=False) -> bool");
 }
 #endif
 
 STABLE_TORCH_LIBRARY_IMPL(syncfree, SYNCFREE_DISPATCH_KEY, library) {
   library.impl("ssim_backward", TORCH_BOX(&ssim_backward));
+  library.impl("ssim_with_gradients", TORCH_BOX(&ssim_with_gradients));
+  library.impl("ssim_gives_gradients", TORCH_BOX(&ssim_gives_gradients));
 }
 
 }  // namespace syncfree::ops

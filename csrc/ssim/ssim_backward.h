@@ -29,15 +29,26 @@ struct BackwardProblem {
   TensorView grad_squared_error;   // (B), for the sums of `Problem`
   TensorView grad_absolute_error;  // (B)
 
+  // The same for all images, where there is no tensor.
+  double constant_grad_value = 0.0;
+  double constant_grad_absolute_error = 0.0;
+
   Gradient preds;  // laid out as (B, C, D, H, W)
   Gradient target;
+
+  // Optional, where the launcher says so: the mean of SSIM over the batch, and the mean absolute
+  // error.
+  float* value = nullptr;
+  float* mean_absolute_error = nullptr;
 };
 
 void run(const BackwardProblem& problem, ParallelFor parallel_for);
+bool run_gives_values(const BackwardProblem& problem);
 
 #if defined(SYNCFREE_WITH_CUDA)
 WorkspaceSize workspace_size(const BackwardProblem& problem);
 cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace, cudaStream_t stream);
+bool launch_gives_values(const BackwardProblem& problem);  // on the current device
 #endif
 
 }  // namespace syncfree::ssim

@@ -41,6 +41,10 @@ BackwardPlan make_plan(const BackwardProblem& problem, double range) {
 
 }  // namespace
 
+bool run_gives_values(const BackwardProblem&) {
+  return false;
+}
+
 void run(const BackwardProblem& problem, ParallelFor parallel_for) {
   if (problem.forward.preds.numel() == 0) return;
   const BackwardPlan plan = make_plan(problem, data_range(problem.forward, parallel_for));

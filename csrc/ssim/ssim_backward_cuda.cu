@@ -1,5 +1,6 @@
 // The gradient of SSIM on CUDA: which path a problem takes, its memory, and the launch.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "ssim/ssim_backward_job.cuh"
@@ -51,10 +52,11 @@ BackwardJob<Acc> make_job(const BackwardProblem& problem) {
   for (int axis = 0; axis < 3; ++axis) job.axes[axis] = backward_axis(images, axis);
   job.clamp = make_clamp<Acc>(images.range);
   job.constants_in_memory = nullptr;
-  job.grad_value = upstream(problem.grad_value);
+  job.grad_value = upstream(problem.grad_value, problem.constant_grad_value);
   job.grad_contrast = upstream(problem.grad_contrast);
   job.grad_squared_error = upstream(problem.grad_squared_error);
-  job.grad_absolute_error = upstream(problem.grad_absolute_error);
+  job.grad_absolute_error =
+      upstream(problem.grad_absolute_error, problem.constant_grad_absolute_error);
   job.grad_map = make_image<Image>(problem.grad_map);
   job.shares = window_shares(images);
   job.grad_preds = make_gradient(problem.preds);
@@ -76,11 +78,32 @@ cudaError_t set_constants(const BackwardProblem& problem, const Workspace& works
                       static_cast<std::uint32_t*>(workspace.zeroed), scratch.constants, stream);
 }
 
+// Values come along with gradients of constants alone, and where the range is known.
+WalkResults make_results(const BackwardProblem& problem, void* zeroed) {
+  double windows = 1.0;
+  for (int i = 0; i < 5; ++i) windows *= static_cast<double>(problem.forward.preds.size[i]);
+  const int exponent = std::ilogb(problem.forward.range.width());
+  return {static_cast<WalkTotals*>(zeroed), problem.value, problem.mean_absolute_error, windows,
+          std::ldexp(1.0f, std::clamp(-exponent, -100, 100))};
+}
+
 }  // namespace
+
+bool launch_gives_values(const BackwardProblem& problem) {
+  const bool arrive = problem.grad_value.data != nullptr || problem.grad_contrast.data != nullptr ||
+                      problem.grad_squared_error.data != nullptr ||
+                      problem.grad_absolute_error.data != nullptr;
+  const DataRange& range = problem.forward.range;
+  return !arrive && problem.forward.reduction == Reduction::kMean &&
+         range.source == DataRange::Source::kValue && range.width() > 0.0 &&
+         std::isnormal(range.width()) && problem.forward.axes[2].pad == kReach &&
+         backward_walks_apply(problem) && walks_give_values(make_job<float>(problem));
+}
 
 WorkspaceSize workspace_size(const BackwardProblem& problem) {
   using Range = RangeScratch<double>;
   WorkspaceSize size{Range::wanted(problem) ? sizeof(std::uint32_t) : 0, Range::size(problem)};
+  if (problem.value != nullptr) size.zeroed = sizeof(WalkTotals);
   if (!backward_strips_apply(problem)) size.scratch += backward_general_scratch(problem);
   return size;
 }
@@ -93,6 +116,9 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
     const double tap_sum = walks ? strip_tap_sum(StripWindow::kGaussian) : 1.0;
     const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
+    if (problem.value != nullptr)
+      return launch_backward_walks_with_values(job, make_results(problem, workspace.zeroed),
+                                               stream);
     if (walks) return launch_backward_walks(job, stream);
     return launch_backward_strips(job, problem.forward.axes[2], stream);
   }

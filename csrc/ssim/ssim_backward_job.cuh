@@ -111,6 +111,31 @@ enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
 bool backward_walks_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 
+// The mean value of the batch and its mean absolute error, which walks may give along with the
+// gradients; the latter where a gradient arrives for it. How numbers are split: add_in_any_order.
+struct ExactSum {
+  double high;
+  double low;
+};
+
+struct WalkTotals {
+  ExactSum deficit;
+  ExactSum absolute_error;  // times WalkResults::scale
+  std::uint32_t ticket;
+};
+
+struct WalkResults {
+  WalkTotals* totals;  // zero between launches
+  float* value;
+  float* mean_absolute_error;  // may be null
+  double windows;              // of the batch, as many as its pixels
+  float scale;                 // a power of two about one over the range
+};
+
+bool walks_give_values(const BackwardJob<float>& job);
+cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,
+                                              const WalkResults& results, cudaStream_t stream);
+
 // Fast path: the same for all images and results.
 bool backward_strips_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_strips(const BackwardJob<float>& job, const Axis& axis,

@@ -95,14 +95,16 @@ struct Upstream {
   const void* data;
   DType dtype;
   std::int64_t stride;
+  double constant;  // without data
 
   SYNCFREE_HD double of(std::int64_t image) const {
-    return data == nullptr ? 0.0 : load_as<double>(data, dtype, image * stride);
+    return data == nullptr ? constant : load_as<double>(data, dtype, image * stride);
   }
+  bool arrives() const { return data != nullptr || constant != 0.0; }
 };
 
-inline Upstream upstream(const TensorView& view) {
-  return {view.data, view.dtype, view.rank == 0 ? 0 : view.stride[0]};
+inline Upstream upstream(const TensorView& view, double constant = 0.0) {
+  return {view.data, view.dtype, view.rank == 0 ? 0 : view.stride[0], constant};
 }
 
 }  // namespace syncfree::ssim

@@ -27,8 +27,7 @@ bool backward_walks_apply(const BackwardProblem& problem) {
 }
 
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream) {
-  const bool has_errors =
-      job.grad_squared_error.data != nullptr || job.grad_absolute_error.data != nullptr;
+  const bool has_errors = job.grad_squared_error.arrives() || job.grad_absolute_error.arrives();
   return has_errors ? launch_backward_walks_as<true>(job, stream)
                     : launch_backward_walks_as<false>(job, stream);
 }

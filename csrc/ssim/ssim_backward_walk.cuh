@@ -19,34 +19,33 @@ struct WalkStrips {
   int units;  // down a strip
 };
 
-inline constexpr int kUnitRows = 8;
-
-template <class T>
+template <class T, bool kValues>
 struct BackwardMemory {
   Constants<float> constants;
-  WindowMemory<T> walk[kWalkWarps];
+  WindowMemory<T, kValues> walk[kWalkWarps];
 };
 
 // Behind which the ring begins.
-inline constexpr int kRingOffset = (sizeof(BackwardMemory<float>) + 15) / 16 * 16;
+template <bool kValues>
+inline constexpr int kRingOffset = (sizeof(BackwardMemory<float, kValues>) + 15) / 16 * 16;
 
-template <int kLag>
+template <int kLag, bool kValues>
 inline constexpr int kWalkMemory =
-    kRingOffset + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
+    kRingOffset<kValues> + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
 
 // Sums follow the windows by kLag pairs of rows. With one, warps seldom wait for each other; none
 // is for GPUs with little shared memory.
-template <class Access, int kLag, bool kErrors>
+template <class Access, int kLag, bool kErrors, bool kValues>
 class BackwardWalk {
  public:
   __device__ BackwardWalk(const BackwardJob<float>& job,
-                          BackwardMemory<typename Access::Element>& memory, PairOfRows* ring)
+                          BackwardMemory<typename Access::Element, kValues>& memory,
+                          const WalkResults& results, PairOfRows* ring)
       : width_(static_cast<int>(job.axes[2].size)),
         ahead_(ring),
         behind_(ring),
         windows_(job, memory.constants, memory.walk[threadIdx.x / 32], threadIdx.x / 32),
-        outputs_(job, memory.constants, memory.walk[threadIdx.x / 32].planes,
-                 memory.walk[threadIdx.x / 32].errors, threadIdx.x / 32) {}
+        outputs_(job, memory.constants, results, memory.walk[threadIdx.x / 32], threadIdx.x / 32) {}
 
   __device__ void run(const Piece& piece) {
     const int pairs = piece.pairs();
@@ -80,7 +79,10 @@ class BackwardWalk {
         are_plain = windows_.judge_pair();
         ++step;
       }
-      if (step == pairs + kLag) return;
+      if (step == pairs + kLag) {
+        outputs_.end();
+        return;
+      }
       if (!has_taken) {
         if (step >= kLag) outputs_.fetch();
         if (step < pairs) {
@@ -121,29 +123,31 @@ class BackwardWalk {
   const int width_;
   RingPlace<kRingPairs<kLag>> ahead_;
   RingPlace<kRingPairs<kLag>> behind_;
-  WindowWalk<Access> windows_;
-  AdjointWalk<Access, kErrors> outputs_;
+  WindowWalk<Access, kValues> windows_;
+  AdjointWalk<Access, kErrors, kValues> outputs_;
 };
 
 inline constexpr int kWalkBlocks = 2;  // of a multiprocessor: all registers
 
-template <class Access, int kLag, bool kErrors>
+template <class Access, int kLag, bool kErrors, bool kValues>
 __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
     backward_walk_kernel(const __grid_constant__ BackwardJob<float> job,
-                         const __grid_constant__ WalkStrips strips) {
+                         const __grid_constant__ WalkStrips strips,
+                         const __grid_constant__ WalkResults results) {
   extern __shared__ __align__(16) unsigned char dynamic[];
-  using Memory = BackwardMemory<typename Access::Element>;
-  static_assert(sizeof(Memory) <= kRingOffset);
+  using Memory = BackwardMemory<typename Access::Element, kValues>;
+  static_assert(sizeof(Memory) <= kRingOffset<kValues>);
   Memory& memory = *reinterpret_cast<Memory*>(dynamic);
-  PairOfRows* const ring = reinterpret_cast<PairOfRows*>(dynamic + kRingOffset);
+  PairOfRows* const ring = reinterpret_cast<PairOfRows*>(dynamic + kRingOffset<kValues>);
   if (threadIdx.x == 0) {
     for (int i = 0; i < kRingPairs<kLag>; ++i) ring[i].open();
     memory.constants = job.current_constants();
   }
+  if constexpr (kValues) memory.walk[threadIdx.x / 32].totals[threadIdx.x % 32] = {};
   __syncthreads();
 
   // Units of one block that lie below each other are one piece.
-  BackwardWalk<Access, kLag, kErrors> walk(job, memory, ring);
+  BackwardWalk<Access, kLag, kErrors, kValues> walk(job, memory, results, ring);
   const std::int64_t total = job.planes * strips.strips * strips.units;
   std::int64_t unit = total * blockIdx.x / gridDim.x;
   const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
@@ -157,6 +161,13 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
     walk.run(Piece{plane, left, min(left + strips.columns, width), left == 0 ? 0 : left - kMargin,
                    first * kUnitRows, min((first + count) * kUnitRows, height)});
     unit += count;
+  }
+  if constexpr (kValues) {
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    LaneTotals totals = memory.walk[0].totals[threadIdx.x];
+    for (int warp = 1; warp < kWalkWarps; ++warp) totals += memory.walk[warp].totals[threadIdx.x];
+    WalkSum(results).hand_in(totals);
   }
 }
 

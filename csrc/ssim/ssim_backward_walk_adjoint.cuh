@@ -2,25 +2,31 @@
 // the ring and leaves as the gradients of both images, with those of the errors of each pixel.
 #pragma once
 
-#include "ssim/ssim_backward_walk_lanes.cuh"
+#include "ssim/ssim_backward_walk_memory.cuh"
 #include "ssim/ssim_backward_walk_ring.cuh"
 #include "ssim/ssim_backward_walk_sums.cuh"
 
 namespace syncfree::ssim {
 
-// `kErrors`: gradients arrive for the errors too.
-template <class Access, bool kErrors>
+// `kErrors`: gradients arrive for the errors too; `kValues`: the sum of absolute errors is wanted
+// with them.
+template <class Access, bool kErrors, bool kValues>
 class AdjointWalk {
  public:
   __device__ AdjointWalk(const BackwardJob<float>& job, const Constants<float>& constants,
-                         const WalkPlanes<typename Access::Element>& planes,
-                         ErrorWeights<float>& errors, int warp)
-      : job_(job), scale_(constants.scale), warp_(warp), lane_(job, planes), errors_(errors) {}
+                         const WalkResults& results,
+                         WindowMemory<typename Access::Element, kValues>& memory, int warp)
+      : job_(job),
+        results_(results),
+        memory_(memory),
+        scale_(constants.scale),
+        warp_(warp),
+        lane_(job, memory.planes) {}
 
   __device__ void start(const Piece& piece) {
     if constexpr (kErrors) {
       __syncwarp();  // for those that read the last piece's
-      errors_ = ErrorWeights<float>(job_, piece.plane / job_.channels);
+      memory_.errors = ErrorWeights<float>(job_, piece.plane / job_.channels);
       __syncwarp();
     }
     const int begin = piece.left + warp_ * kWarpColumns;
@@ -48,6 +54,15 @@ class AdjointWalk {
     top_ = piece.top;
     // The first rows complete nothing, and are not written.
     row_ = -2 * kReach;
+    if constexpr (kSumsErrors) {
+      counted_rows_ = column < piece.right ? rows : 0;
+      absolute_error_ = 0.0f;
+    }
+  }
+
+  // An image may end with a part of a unit.
+  __device__ void end() {
+    if constexpr (kSumsErrors) keep_errors();
   }
 
   // Neither the pair nor what is under way has pivots.
@@ -77,6 +92,7 @@ class AdjointWalk {
   }
 
  private:
+  static constexpr bool kSumsErrors = kErrors && kValues;
   static constexpr int kWindowColumns = AdjointSums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<GaussianWindow>);
 
@@ -103,6 +119,14 @@ class AdjointWalk {
     for (int r = 0; r < kPairRows; ++r)
       take_row<kPivots>(pair.row[r], pair.pivot, row_ + r, pixels_[r]);
     row_ += kPairRows;
+    if constexpr (kSumsErrors)
+      if (row_ % kUnitRows == 0) keep_errors();
+  }
+
+  __device__ void keep_errors() {
+    add_in_any_order(memory_.totals[threadIdx.x % 32].absolute_error,
+                     absolute_error_ * results_.scale);
+    absolute_error_ = 0.0f;
   }
 
   template <bool kPivots>
@@ -119,6 +143,10 @@ class AdjointWalk {
     take_terms<kPivots, &SumDifference::s>(terms.plane[0], pivots, level_s_, slope_s_, s);
     take_terms<kPivots, &SumDifference::d>(terms.plane[1], pivots, level_d_, slope_d_, d);
     // Also of a row that is not written: complete sums would be moved to where a branch needs them.
+    if constexpr (kSumsErrors)
+      if (static_cast<unsigned>(row) < counted_rows_)
+#pragma unroll
+        for (int c = 0; c < kWalkColumns; ++c) absolute_error_ += fabsf(preds[c] - target[c]);
     finish<kPivots>(y, s, d, preds, target);
     if (static_cast<unsigned>(row) < rows_of_preds_) lane_.store_preds(y, preds);
     if (static_cast<unsigned>(row) < rows_of_target_) lane_.store_target(y, target);
@@ -160,7 +188,7 @@ class AdjointWalk {
       const float along_d = fmaf(by_d.slope[c], d, by_d.level[c]);
       const float scale = column_scale_[c] * row_scale;
       if constexpr (kErrors) {
-        const float by_error = errors_.by_difference(difference);
+        const float by_error = memory_.errors.by_difference(difference);
         preds[c] = fmaf(along_s + along_d, scale, by_error);
         target[c] = fmaf(along_s - along_d, scale, -by_error);
       } else {
@@ -171,10 +199,11 @@ class AdjointWalk {
   }
 
   const BackwardJob<float>& job_;
+  const WalkResults& results_;
+  WindowMemory<Element, kValues>& memory_;
   const float scale_;
   const int warp_;
   OutputLane<Access> lane_;
-  ErrorWeights<float>& errors_;  // in shared memory, since registers are short
   AdjointSums level_s_;
   AdjointSums slope_s_;
   AdjointSums level_d_;
@@ -188,6 +217,8 @@ class AdjointWalk {
   int row_;                 // behind the top: of the outputs that are complete next
   unsigned rows_of_preds_;  // none where the lane has no columns or nobody wants them
   unsigned rows_of_target_;
+  unsigned counted_rows_;  // none where the lane has no columns
+  float absolute_error_;   // of the unit under way
   Pixels pixels_[kPairRows];
 };
 

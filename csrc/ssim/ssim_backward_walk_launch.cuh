@@ -21,29 +21,35 @@ inline WalkStrips cut_for_walks(const BackwardJob<float>& job) {
 }
 
 // Each block of a multiprocessor has its own, and the system takes 1 KiB besides.
-template <int kLag>
-inline constexpr int kMemoryOfAll = kWalkBlocks * (kWalkMemory<kLag> + 1024);
-static_assert(kMemoryOfAll<0> <= 100 << 10, "all but Turing have as much");
+template <int kLag, bool kValues>
+inline constexpr int kMemoryOfAll = kWalkBlocks * (kWalkMemory<kLag, kValues> + 1024);
+static_assert(kMemoryOfAll<0, false> <= 100 << 10, "all but Turing have as much");
 
-template <class Access, int kLag, bool kErrors>
-cudaError_t start_walks(const BackwardJob<float>& job, cudaStream_t stream) {
+template <int kLag, bool kValues>
+bool walks_fit() {
+  return kMemoryOfAll<kLag, kValues> <= current_device_info().shared_memory_per_block + 1024;
+}
+
+template <class Access, int kLag, bool kErrors, bool kValues = false>
+cudaError_t start_walks(const BackwardJob<float>& job, const WalkResults& results,
+                        cudaStream_t stream) {
   const WalkStrips strips = cut_for_walks(job);
-  const auto kernel = backward_walk_kernel<Access, kLag, kErrors>;
+  const auto kernel = backward_walk_kernel<Access, kLag, kErrors, kValues>;
+  constexpr int kMemory = kWalkMemory<kLag, kValues>;
   const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kWalkMemory<kLag>);
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMemory);
   if (error != cudaSuccess) return error;
   const std::int64_t total = job.planes * strips.strips * strips.units;
   const unsigned blocks = static_cast<unsigned>(
       std::min<std::int64_t>(total, kWalkBlocks * current_device_info().multiprocessors));
-  kernel<<<blocks, kWalkThreads, kWalkMemory<kLag>, stream>>>(job, strips);
+  kernel<<<blocks, kWalkThreads, kMemory, stream>>>(job, strips, results);
   return cudaGetLastError();
 }
 
 template <class Access, bool kErrors>
 cudaError_t start_walks_with_lag(const BackwardJob<float>& job, cudaStream_t stream) {
-  const int memory = current_device_info().shared_memory_per_block + 1024;
-  return kMemoryOfAll<1> <= memory ? start_walks<Access, 1, kErrors>(job, stream)
-                                   : start_walks<Access, 0, kErrors>(job, stream);
+  return walks_fit<1, false>() ? start_walks<Access, 1, kErrors>(job, {}, stream)
+                               : start_walks<Access, 0, kErrors>(job, {}, stream);
 }
 
 template <class T, bool kErrors>

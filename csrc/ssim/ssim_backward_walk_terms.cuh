@@ -28,6 +28,7 @@ struct alignas(16) LaneWeights {
 
 struct TermsOfLane {
   WalkTerm plane[2][kWalkColumns];  // of s and of d
+  float deficit;                    // sum over the columns of half of one minus SSIM
 };
 
 class WindowTerms {
@@ -89,6 +90,7 @@ class WindowTerms {
     const LaneWeights weights = weights_;
     TermsOfLane terms;
     auto& [by_s, by_d] = terms.plane;
+    terms.deficit = 0.0f;
 #pragma unroll
     for (int c = 0; c < kWalkColumns; ++c) {
       const float mean_s = sums.s[c] + zero_s, mean_d = mean_of_d(sums.d[c]);
@@ -104,6 +106,7 @@ class WindowTerms {
       const float luminance = fmaf(-2.0f, w_share, 1.0f), contrast = fmaf(-2.0f, v_share, 1.0f);
       const float level = weight * contrast * by_tw;
       const float slope = fmaf(weight, luminance, contrast_weight) * by_uv;
+      terms.deficit += fmaf(v_share, luminance, w_share);
       by_s[c].slope = slope * v_share;
       by_d[c].slope = -slope * (u * by_uv);
       by_s[c].level = fmaf(-by_s[c].slope, sums.s[c], level * mean_s * w_share);

@@ -3,40 +3,18 @@
 #pragma once
 
 #include "ssim/ssim_backward_walk_lanes.cuh"
-#include "ssim/ssim_backward_walk_ring.cuh"
-#include "ssim/ssim_backward_walk_sums.cuh"
-#include "ssim/ssim_backward_walk_terms.cuh"
+#include "ssim/ssim_backward_walk_memory.cuh"
 #include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
 
-// A row of s or d of one warp. Lanes without a column of the halo write behind it.
-inline constexpr int kWarpPitch = kWarpColumns + 2 * kMargin + 20;
-
-// How pixels become s and d, the same in a warp.
-struct alignas(8) PixelInputs {
-  float scale;
-  float level;  // taken off s
-};
-
-// Of one warp. Much of it is here since registers are short.
-template <class T>
-struct WindowMemory {
-  alignas(16) float rows[4 * kWarpPitch];  // a pair, s before d in each
-  LaneHistory history[32];
-  LaneWeights weights[32];
-  FormulaInputs formula;
-  PixelInputs pixels;
-  ErrorWeights<float> errors;
-  WalkPlanes<T> planes;
-};
-
-template <class Access>
+// `kValues`: the sum over all windows is wanted too.
+template <class Access, bool kValues>
 class WindowWalk {
  public:
   __device__ WindowWalk(const BackwardJob<float>& job, const Constants<float>& constants,
-                        WindowMemory<typename Access::Element>& memory, int warp)
+                        WindowMemory<typename Access::Element, kValues>& memory, int warp)
       : job_(job),
         memory_(memory),
         warp_(warp),
@@ -68,6 +46,12 @@ class WindowWalk {
     s_.clear();
     d_.clear();
     slots_with_pivots_ = ~0u;
+    if constexpr (kValues) {
+      const bool counts = columns.first >= piece.left && columns.first < piece.right;
+      totals().top = piece.top;
+      totals().end = counts ? piece.end : 0;
+      deficit_ = 0.0f;
+    }
   }
 
   // Two rows come into shared memory.
@@ -160,6 +144,7 @@ class WindowWalk {
     return memory_.rows + (own_ - memory_.rows) / kColumns * kColumns;
   }
   __device__ LaneHistory& history() { return memory_.history[threadIdx.x % 32]; }
+  __device__ LaneTotals& totals() { return memory_.totals[threadIdx.x % 32]; }
 
   // Two neighbouring lanes have pivots in common: one lane's few pixels often seem to need some.
   // Over the pair of rows that stands in shared memory.
@@ -188,23 +173,39 @@ class WindowWalk {
   __device__ void take_row(PairOfRows& pair, int r) {
     const float* const own = own_ + r * 2 * kWarpPitch;
     RowOfTerms& row = pair.row[r];
+    const int y = row_ - kPairRows + r - kHalo;
     float x[kWindowColumns];
     WindowMoments sums;
+    TermsOfLane terms;
     if constexpr (kPivots) {
       const SumDifference young = history().level[0], old = history().level[2];
       load_window(own + kWarpPitch, x);
       d_.add_row(x, Pivots{young.d, old.d}, sums.d, sums.dd);
       load_window(own, x);
       s_.add_row(x, Pivots{young.s, old.s}, sums.s, sums.ss);
-      publish(row, terms_.find(sums, row_ - kPairRows + r - kHalo, __fmul_rn(old.s, kTapSum),
-                               __fmul_rn(old.d, kTapSum)));
+      terms = terms_.find(sums, y, __fmul_rn(old.s, kTapSum), __fmul_rn(old.d, kTapSum));
     } else {
       load_window(own + kWarpPitch, x);
       d_.add_row(x, NoPivots{}, sums.d, sums.dd);
       load_window(own, x);
       s_.add_row(x, NoPivots{}, sums.s, sums.ss);
-      publish(row, terms_.find(sums));
+      terms = terms_.find(sums);
     }
+    if constexpr (kValues) {
+      // The first row of a pair has an odd number, and no pair is plain at the image's end.
+      const bool ends_unit = kPivots ? y == height() || (y % kUnitRows == 0 && y < height())
+                                     : r == 1 && y % kUnitRows == 0;
+      if (ends_unit) keep_deficit(y);
+      deficit_ += terms.deficit;
+    }
+    publish(row, terms);
+  }
+
+  // Of the unit that ends above row `y`. Rows above and below the piece are others' to count.
+  __device__ void keep_deficit(int y) {
+    LaneTotals& lane = totals();
+    if (y > lane.top && y <= lane.end) add_in_any_order(lane.deficit, deficit_);
+    deficit_ = 0.0f;
   }
 
   // Windows beyond an edge are mirror images of those inside, as their pixels are.
@@ -265,7 +266,7 @@ class WindowWalk {
   }
 
   const BackwardJob<float>& job_;
-  WindowMemory<Element>& memory_;
+  WindowMemory<Element, kValues>& memory_;
   const int warp_;
   int at_;  // where a row of terms holds the lane's first column
   Sums s_;
@@ -284,6 +285,7 @@ class WindowWalk {
   int row_;        // of `ahead_`
   int column_;
   int halo_column_;
+  float deficit_;  // of the unit under way
   RawPair ahead_;
 };
 

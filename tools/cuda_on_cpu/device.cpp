@@ -1,5 +1,5 @@
 // The device that launchers find: an H100 with few multiprocessors, so that a block has several
-// pieces of work to do.
+// pieces of work to do. The environment may ask for another.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -7,10 +7,9 @@
 
 namespace {
 
-// Of a block, in bytes: that of an H100, or as many KiB as CUDA_ON_CPU_SHARED_MEMORY says.
-int shared_memory() {
-  const char* wanted = std::getenv("CUDA_ON_CPU_SHARED_MEMORY");
-  return (wanted != nullptr ? std::atoi(wanted) : 227) << 10;
+int from_environment(const char* name, int otherwise) {
+  const char* wanted = std::getenv(name);
+  return wanted != nullptr ? std::atoi(wanted) : otherwise;
 }
 
 }  // namespace
@@ -29,7 +28,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;
+      *value = from_environment("CUDA_ON_CPU_MULTIPROCESSORS", 4);
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
       *value = 9;
@@ -38,7 +37,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 0;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = shared_memory();
+      *value = from_environment("CUDA_ON_CPU_SHARED_MEMORY", 227) << 10;  // in KiB
       return cudaSuccess;
     default:
       return cudaErrorInvalidValue;

@@ -14,6 +14,7 @@
 #include "psnr/psnr.h"
 #include "psnr/psnr_backward.h"
 #include "safe_divide/safe_divide.h"
+#include "scale/scale.h"
 #include "ssim/ssim.h"
 #include "ssim/ssim_backward.h"
 
@@ -85,6 +86,12 @@ void ssim::run(const Problem& problem, ParallelFor) {
   run_launched(problem);
 }
 void ssim::run(const BackwardProblem& problem, ParallelFor) {
+  run_launched(problem);
+}
+bool ssim::run_gives_values(const BackwardProblem& problem) {
+  return launch_gives_values(problem);
+}
+void scale::run(const Problem& problem, ParallelFor) {
   run_launched(problem);
 }
 

@@ -25,6 +25,7 @@ from syncfree.losses._arguments import (
     require_range,
     window_of,
 )
+from syncfree.losses._one_pass import loss_in_one_pass
 
 
 class SSIMLossOptions(SSIMOptions, total=False):
@@ -49,8 +50,12 @@ def ssim_loss(
 
     and 0 where the mask is zero everywhere. The window around a position that counts may reach
     pixels that do not, so these must be finite too. A mask costs memory for the map, its gradient
-    and the weights, and for float32 copies of half-precision ``preds``; without one nothing of the
-    images' size is stored.
+    and the weights, and for float32 copies of half-precision ``preds``.
+
+    Without a mask nothing of the images' size is stored, with one exception: of float32 images of
+    at least 720 x 1280 pixels on CUDA, with the default window and a number for ``data_range``, one
+    pass gives the loss and its gradients, which are kept for the first backward pass. There are two
+    passes under torch.compile and where a CUDA graph is captured.
 
     The loss of half-precision images is a float32 number, as torch's losses are under autocast:
     gradient scaling may take it beyond the range of float16.
@@ -94,7 +99,8 @@ def ssim_loss(
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
-        return 1 - wide_similarity(preds, target, data_range, **options)
+        loss = loss_in_one_pass(preds, target, 1.0, data_range, **options)
+        return 1 - wide_similarity(preds, target, data_range, **options) if loss is None else loss
     _, full = structural_similarity_index_measure(
         widened(preds), target, data_range=data_range, return_full_image=True, **options
     )
@@ -116,7 +122,8 @@ def l1_ssim_loss(
 
     in the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
     images gives both parts (one pass each for half-precision ``preds``), and one more gives their
-    gradient. Only with a mask does torch compute the absolute errors.
+    gradient; of large images one pass gives it all, as for `ssim_loss`. Only with a mask does torch
+    compute the absolute errors.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -152,6 +159,9 @@ def l1_ssim_loss(
     _require_share(weight)
     _refuse_preset(options)
     if mask is None:
+        loss = loss_in_one_pass(preds, target, weight, data_range, **options)
+        if loss is not None:
+            return loss
         similarity, error = wide_similarity_and_error(preds, target, data_range, **options)
         return (1 - weight) * error + weight * (1 - similarity)
     _, full = structural_similarity_index_measure(

@@ -74,6 +74,7 @@ def uniform_ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Wor
 def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
     """SSIM and its gradients to both images; fused-ssim has one to the first only."""
     from syncfree.functional import structural_similarity_index_measure
+    from syncfree.losses import ssim_loss
 
     x, y = (image.requires_grad_() for image in images(shape, dtype, device))
 
@@ -81,7 +82,8 @@ def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> W
         return lambda: torch.autograd.grad(cast(Tensor, ssim()), (x, y))
 
     contenders: dict[str, Call] = {
-        "syncfree": both(lambda: structural_similarity_index_measure(x, y, data_range=1.0))
+        "syncfree": both(lambda: structural_similarity_index_measure(x, y, data_range=1.0)),
+        "syncfree ssim_loss": both(lambda: ssim_loss(x, y)),
     }
     if is_there("torchmetrics"):
         import torchmetrics.functional.image as tm

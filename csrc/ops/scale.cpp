@@ -1,0 +1,68 @@
+// torch.ops.syncfree.scale_
+#include "scale/scale.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/backend.h"
+
+namespace syncfree::ops {
+namespace {
+
+// In some order of the axes, without gaps, as a fresh gradient is laid out.
+bool fills_its_memory(const Tensor& tensor) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride and size
+  for (std::int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) != 1) axes.emplace_back(tensor.stride(i), tensor.size(i));
+  std::sort(axes.begin(), axes.end());
+  std::int64_t expected = 1;
+  for (const auto& [stride, size] : axes) {
+    if (stride != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
+syncfree::scale::Elements elements_of(const char* name, Tensor& tensor) {
+  if (dtype_of(tensor) != DType::kFloat32)
+    fail_runtime("Expected `", name, "` to be float32, but got ", dtype_text(tensor), ".");
+  if (tensor.numel() > 0 && !fills_its_memory(tensor))
+    fail_value("Expected `", name, "` to fill its memory, but it has gaps or repeats elements.");
+  return {static_cast<float*>(tensor.mutable_data_ptr()), tensor.numel()};
+}
+
+bool overlap(const syncfree::scale::Elements& a, const syncfree::scale::Elements& b) {
+  return a.data < b.data + b.count && b.data < a.data + a.count;
+}
+
+// What has no elements is left out.
+void scale_(Tensor first, Tensor second, const Tensor& factor) {
+  check_same_device(factor, first, "factor", "first");
+  check_same_device(second, first, "second", "first");
+  if (factor.numel() != 1)
+    fail_value("Expected `factor` to be one number, but got shape ", shape_text(factor), ".");
+  if (!is_floating(dtype_of(factor)))
+    fail_runtime("Expected `factor` to be of a floating dtype, but got ", dtype_text(factor), ".");
+  syncfree::scale::Problem problem;
+  problem.parts[0] = elements_of("first", first);
+  problem.parts[1] = elements_of("second", second);
+  if (overlap(problem.parts[0], problem.parts[1]))
+    fail_value("Expected `first` and `second` to share no memory.");
+  problem.factor = factor.data_ptr();
+  problem.factor_dtype = dtype_of(factor);
+  execute(problem, first);
+}
+
+}  // namespace
+
+#if !defined(SYNCFREE_OPS_CUDA)
+STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
+  library.def("scale_(Tensor(a!) first, Tensor(b!) second, Tensor factor) -> ()");
+}
+#endif
+
+STABLE_TORCH_LIBRARY_IMPL(syncfree, SYNCFREE_DISPATCH_KEY, library) {
+  library.impl("scale_", TORCH_BOX(&scale_));
+}
+
+}  // namespace syncfree::ops

@@ -1,0 +1,84 @@
+// The mean value and the mean absolute error of a batch, found on the way to the gradients.
+#pragma once
+
+#include "core/block_sum.cuh"
+#include "core/last_block.cuh"
+#include "ssim/ssim_backward_job.cuh"
+#include "ssim/ssim_finish.cuh"
+
+namespace syncfree::ssim {
+
+inline constexpr int kUnitRows = 8;  // planes are cut at multiples of these
+
+// Adds one of about one or less to a sum whose bits no order changes: numbers are split into a
+// multiple of 2^-25 and what is left, a multiple of 2^-54. Double adds up 2^25 of either without
+// rounding; beyond, or where numbers are far larger, it rounds as usual.
+__device__ inline void add_in_any_order(ExactSum& sum, float x) {
+  constexpr double kHighCarrier = 1.5 * (1 << 27);  // the last of its 53 bits counts 2^-25
+  constexpr double kLowCarrier = 0.375;             // 2^-54
+  const double high = (static_cast<double>(x) + kHighCarrier) - kHighCarrier;
+  sum.high += high;
+  sum.low += ((static_cast<double>(x) - high) + kLowCarrier) - kLowCarrier;
+}
+
+// Of one lane, in shared memory since registers are short.
+struct LaneTotals {
+  ExactSum deficit;
+  ExactSum absolute_error;
+
+  // Rows of the windows whose deficits count: of the piece, none where the lane has no columns.
+  int top;
+  int end;
+
+  __device__ LaneTotals& operator+=(const LaneTotals& other) {
+    add(deficit, other.deficit);
+    add(absolute_error, other.absolute_error);
+    return *this;
+  }
+
+ private:
+  __device__ static void add(ExactSum& sum, const ExactSum& other) {
+    sum.high += other.high;
+    sum.low += other.low;
+  }
+};
+
+// Of the whole grid, once all walks of a block are done.
+class WalkSum {
+ public:
+  __device__ explicit WalkSum(const WalkResults& results) : results_(results) {}
+
+  // By a whole warp of each block; the last one finishes.
+  __device__ void hand_in(const LaneTotals& lane) const {
+    WalkTotals& totals = *results_.totals;
+    add(totals.deficit, lane.deficit);
+    if (results_.mean_absolute_error != nullptr) add(totals.absolute_error, lane.absolute_error);
+    if (threadIdx.x % 32 == 0 && is_last_arrival(&totals.ticket, 1, gridDim.x)) finish(totals);
+  }
+
+ private:
+  __device__ static void add(ExactSum& total, const ExactSum& of_lane) {
+    const double high = warp_sum(of_lane.high), low = warp_sum(of_lane.low);
+    if (threadIdx.x % 32 != 0) return;
+    atomicAdd(&total.high, high);
+    atomicAdd(&total.low, low);
+  }
+
+  __device__ static double take(ExactSum& total) {
+    const double sum = __ldcg(&total.high) + __ldcg(&total.low);
+    total = {};
+    return sum;
+  }
+
+  __device__ void finish(WalkTotals& totals) const {
+    const double value = mean_from_deficit(2.0 * take(totals.deficit), results_.windows);
+    *results_.value = static_cast<float>(value);
+    if (results_.mean_absolute_error == nullptr) return;
+    const double sum = take(totals.absolute_error) / static_cast<double>(results_.scale);
+    *results_.mean_absolute_error = static_cast<float>(sum / results_.windows);
+  }
+
+  const WalkResults& results_;
+};
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,90 @@
+"""Losses whose gradients come with their value, in one pass over the images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
+
+from syncfree._capture import is_capturing
+from syncfree._ops.ssim_backward import gradients_of
+from syncfree._ops.ssim_with_gradients import scale, ssim_gives_gradients, ssim_with_gradients
+from syncfree.functional._gradients import is_transformed
+from syncfree.functional.image._images import require_images
+from syncfree.functional.image.ssim import ssim_arguments
+
+# Fewer have kernels of their own, which give gradients alone: not worth the question.
+_LEAST_PIXELS = 720 * 1280
+
+
+def loss_in_one_pass(
+    preds: Tensor,
+    target: Tensor,
+    weight: float,
+    data_range: float | tuple[float, float],
+    **options: Any,
+) -> Tensor | None:
+    """``weight * (1 - SSIM) + (1 - weight) * mean absolute error`` if it goes this way.
+
+    Where somebody wants a gradient and a kernel gives it with the value. torch.compile cannot keep
+    what `SsimLoss` keeps, nor can the graph of a forward pass know how often that of the backward
+    pass is replayed.
+    """
+    wanted = torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad)
+    if not wanted or not preds.is_cuda or preds.numel() < _LEAST_PIXELS or is_dynamo_compiling():
+        return None
+    if is_transformed() or forward_ad._current_level >= 0 or is_capturing():
+        return None
+    require_images(preds, target)
+    arguments = ssim_arguments(preds, target, data_range, **options)
+    if not ssim_gives_gradients(preds, target, *arguments):
+        return None
+    loss: Tensor = SsimLoss.apply(preds, target, weight, arguments)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class SsimLoss(torch.autograd.Function):
+    """Finds the gradients in the forward pass, as if 1 arrived for the loss.
+
+    They are kept for the first backward pass, which multiplies them in place by what does arrive.
+    Any other pass finds them anew: whoever has the first ones may have changed them. So does one
+    that is captured, for a graph may be replayed, and one for several gradients at once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, preds: Tensor, target: Tensor, weight: float, options: tuple[Any, ...]
+    ) -> Tensor:
+        needs = ctx.needs_input_grad[:2]
+        similarity, error, *ctx.gradients = ssim_with_gradients(
+            preds, target, -weight, 1 - weight, *needs, *options
+        )
+        ctx.save_for_backward(preds, target)
+        ctx.weight = weight
+        ctx.options = options
+        # One launch for each, where `weight * (1 - similarity)` takes two.
+        loss = torch.rsub(similarity, weight, alpha=weight)
+        return loss if weight == 1 else torch.add(loss, error, alpha=1 - weight)
+
+    @staticmethod
+    def backward(ctx: Any, arrived: Tensor) -> Any:
+        preds, _ = ctx.saved_tensors  # raises if the images have changed
+        gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
+        differs = torch.is_grad_enabled() or _is_batched(arrived) or is_capturing()
+        if gradients is not None and not differs:
+            scale(*gradients, arrived)
+            needs = ctx.needs_input_grad[:2]
+            kept = (g if need else None for g, need in zip(gradients, needs, strict=True))
+            return *kept, None, None
+        error = (1 - ctx.weight) / preds.numel() * arrived
+        absolute_error = error.expand(preds.shape[:1]) if ctx.weight != 1 else None
+        return gradients_of(ctx, -ctx.weight * arrived, absolute_error=absolute_error)
+
+
+def _is_batched(tensor: Tensor) -> bool:
+    """Whether it stands for several, as under ``is_grads_batched=True``."""
+    keys = torch._C._dispatch_keys(tensor)
+    return keys.has("Batched") or keys.has("FuncTorchBatched")
