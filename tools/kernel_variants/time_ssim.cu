@@ -166,7 +166,8 @@ void time_value(const std::string& name, const Batch& batch, bool uniform,
   cudaFree(errors);
 }
 
-void time_gradients(const std::string& name, const Batch& batch, bool errors) {
+// Of the loss too where it comes along, in the same pass.
+void time_gradients(const std::string& name, const Batch& batch, bool errors, bool loss) {
   ssim::BackwardProblem problem;
   problem.forward = problem_of(batch, false);
   // Of the mean over all pixels, and of the sum over each image.
@@ -174,8 +175,19 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors) {
   float* arriving;
   check(cudaMalloc(&arriving, sizeof weights));
   check(cudaMemcpy(arriving, weights, sizeof weights, cudaMemcpyHostToDevice));
-  problem.grad_value.data = arriving;
-  if (errors) {
+  float* values;
+  check(cudaMalloc(&values, 2 * sizeof *values));
+  if (loss) {
+    problem.constant_grad_value = weights[0];
+    problem.value = values;
+    if (errors) {
+      problem.constant_grad_absolute_error = weights[1];
+      problem.mean_absolute_error = values + 1;
+    }
+  } else {
+    problem.grad_value.data = arriving;
+  }
+  if (errors && !loss) {
     problem.grad_absolute_error.data = arriving + 1;
     problem.grad_absolute_error.rank = 1;
     problem.grad_absolute_error.size[0] = batch.preds.size[0];
@@ -190,12 +202,14 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors) {
   time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, pixel);
   for (ssim::Gradient* gradient : {&problem.preds, &problem.target}) cudaFree(gradient->data);
   cudaFree(arriving);
+  cudaFree(values);
 }
 
 }  // namespace
 
 int main(int count, char** names) {
-  const std::vector<std::string> cases{"value", "errors", "scale", "uniform", "small", "gradients"};
+  const std::vector<std::string> cases{"value", "errors",    "scale", "uniform",
+                                       "small", "gradients", "loss"};
   const std::vector<std::string> given(names + 1, names + count);
   const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
@@ -220,10 +234,13 @@ int main(int count, char** names) {
       time_value("value 8x3x1080x1920" + suffix, Batch(8, 1080, 1920, blocks), false);
     if (wanted("small"))
       time_value("value 16x3x256x256" + suffix, Batch(16, 256, 256, blocks), false);
-    if (wanted("gradients")) {
+    for (bool loss : {false, true}) {
+      const std::string name = loss ? "loss" : "gradients";
+      if (!wanted(name.c_str())) continue;
       const Batch batch(8, 1080, 1920, blocks);
-      time_gradients("gradients 8x3x1080x1920" + suffix, batch, false);
-      time_gradients("the same, with errors" + suffix, batch, true);
+      time_gradients(name + " 8x3x1080x1920" + suffix, batch, false, loss);
+      time_gradients("the same, with errors" + suffix + (loss ? " in the loss" : ""), batch, true,
+                     loss);
     }
   }
 }
