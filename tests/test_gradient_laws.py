@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from cases import image_pair
 from gradient_reference import gradients
@@ -16,6 +17,7 @@ from syncfree.functional.image import (
     peak_signal_noise_ratio,
     structural_similarity_index_measure,
 )
+from syncfree.losses import l1_ssim_loss, ssim_loss
 
 Results = Tensor | tuple[Tensor, ...]
 
@@ -46,6 +48,8 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Results]] = {
     ),
     "ms-ssim-range-of-data": lambda a, b: ms_ssim(a, b, data_range=None, normalize="relu"),
     "image-quality": lambda a, b: image_quality(a, b, 1.0),
+    "ssim-loss": lambda a, b: ssim_loss(a, b),
+    "l1-ssim-loss": lambda a, b: l1_ssim_loss(a, b),
 }
 
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -96,6 +100,17 @@ def test_gradcheck_of_volumes(device: str) -> None:
             ),
             images,
         )
+
+
+@every_call
+def test_under_a_checkpoint(call: Callable[[Tensor, Tensor], Results], device: str) -> None:
+    """Which lets what is saved be read once."""
+    images = pair(device)
+    want = gradients(lambda a, b: total(call(a, b)), *images)
+    got = gradients(
+        lambda a, b: checkpoint(lambda a, b: total(call(a, b)), a, b, use_reentrant=False), *images
+    )
+    assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
 
 
 @every_call

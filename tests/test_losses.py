@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from fractions import Fraction
 
 import pytest
 import torch
@@ -304,6 +305,15 @@ def test_compiles_whole(kind: str, device: str) -> None:
         torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize("weight", [1, True, 0, Fraction(1, 4), torch.tensor(0.25).double()])
+def test_weights_are_numbers_of_any_type(weight: float) -> None:
+    images = image_pair(SHAPE, torch.float32, "cpu")
+    value = l1_ssim_loss(*images, weight)
+    assert value.dtype == torch.float32
+    assert torch.equal(value, l1_ssim_loss(*images, float(weight)))
+    assert torch.equal(value, L1SSIMLoss(weight)(*images))
+
+
 def test_bad_arguments() -> None:
     a = torch.rand(1, 1, 16, 16)
     with pytest.raises(TypeError, match="the same range for every batch"):
@@ -321,8 +331,12 @@ def test_bad_arguments() -> None:
             L1SSIMLoss(weight)
     with pytest.raises(RuntimeError, match="expand"):
         ssim_loss(a, a, mask=torch.ones(3, 1, 16, 16))
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(TypeError, match=r"^ssim_loss\(\) got an unexpected keyword argument 'win"):
         ssim_loss(a, a, window=3)
+    with pytest.raises(TypeError, match=r"^l1_ssim_loss\(\) got an unexpected keyword argument 'r"):
+        l1_ssim_loss(a, a, reduction="sum")
+    with pytest.raises(TypeError, match="a tensor that requires a gradient"):
+        l1_ssim_loss(a, a, torch.tensor(0.5, requires_grad=True))
     with pytest.raises(TypeError, match="unexpected keyword"):
         ms_ssim_loss(a, a, mask=a)
     with pytest.raises(ValueError, match="must be larger than or equal to 32"):

@@ -31,8 +31,9 @@ syncfree::scale::Elements elements_of(const char* name, Tensor& tensor) {
   return {static_cast<float*>(tensor.mutable_data_ptr()), tensor.numel()};
 }
 
-bool overlap(const syncfree::scale::Elements& a, const syncfree::scale::Elements& b) {
-  return a.data < b.data + b.count && b.data < a.data + a.count;
+bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_bytes) {
+  const auto at = [](const void* p) { return reinterpret_cast<std::intptr_t>(p); };
+  return at(a) < at(b) + b_bytes && at(b) < at(a) + a_bytes;
 }
 
 // What has no elements is left out.
@@ -46,8 +47,15 @@ void scale_(Tensor first, Tensor second, const Tensor& factor) {
   syncfree::scale::Problem problem;
   problem.parts[0] = elements_of("first", first);
   problem.parts[1] = elements_of("second", second);
-  if (overlap(problem.parts[0], problem.parts[1]))
+  const auto& [a, b] = problem.parts;
+  const auto bytes = [](const auto& part) {
+    return part.count * static_cast<std::int64_t>(sizeof *part.data);
+  };
+  if (overlap(a.data, bytes(a), b.data, bytes(b)))
     fail_value("Expected `first` and `second` to share no memory.");
+  for (const auto& part : problem.parts)
+    if (overlap(part.data, bytes(part), factor.data_ptr(), size_of(dtype_of(factor))))
+      fail_value("Expected `factor` to lie outside of what it multiplies.");
   problem.factor = factor.data_ptr();
   problem.factor_dtype = dtype_of(factor);
   execute(problem, first);

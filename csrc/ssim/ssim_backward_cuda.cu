@@ -78,13 +78,14 @@ cudaError_t set_constants(const BackwardProblem& problem, const Workspace& works
                       static_cast<std::uint32_t*>(workspace.zeroed), scratch.constants, stream);
 }
 
-// Values come along with gradients of constants alone, and where the range is known.
+// Values come along with gradients of constants alone, and where the range is known and its inverse
+// a float.
 WalkResults make_results(const BackwardProblem& problem, void* zeroed) {
   double windows = 1.0;
   for (int i = 0; i < 5; ++i) windows *= static_cast<double>(problem.forward.preds.size[i]);
   const int exponent = std::ilogb(problem.forward.range.width());
   return {static_cast<WalkTotals*>(zeroed), problem.value, problem.mean_absolute_error, windows,
-          std::ldexp(1.0f, std::clamp(-exponent, -100, 100))};
+          std::ldexp(1.0f, -exponent)};
 }
 
 }  // namespace
@@ -95,8 +96,8 @@ bool launch_gives_values(const BackwardProblem& problem) {
                       problem.grad_absolute_error.data != nullptr;
   const DataRange& range = problem.forward.range;
   return !arrive && problem.forward.reduction == Reduction::kMean &&
-         range.source == DataRange::Source::kValue && range.width() > 0.0 &&
-         std::isnormal(range.width()) && problem.forward.axes[2].pad == kReach &&
+         range.source == DataRange::Source::kValue && range.width() >= 0x1p-100 &&
+         range.width() <= 0x1p100 && problem.forward.axes[2].pad == kReach &&
          backward_walks_apply(problem) && walks_give_values(make_job<float>(problem));
 }
 

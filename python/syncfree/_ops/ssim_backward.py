@@ -44,6 +44,7 @@ ssim_backward = bind("ssim_backward", _fake)
 
 def gradients_of(
     ctx: Any,
+    images: tuple[Tensor, Tensor],
     value: Tensor | None = None,
     *,
     contrast: Tensor | None = None,
@@ -51,17 +52,19 @@ def gradients_of(
     squared_error: Tensor | None = None,
     absolute_error: Tensor | None = None,
 ) -> Any:
-    """Of all arguments, from what arrived for the results."""
-    preds, target = ctx.saved_tensors[:2]
+    """Of all arguments, from what arrived for the results.
+
+    ``images`` are what ``ctx`` has saved: activation checkpoints let them be read once.
+    """
     needs = ctx.needs_input_grad[:2]
     arrived = value, contrast, full, squared_error, absolute_error
-    arguments = preds, target, *arrived, *needs, *ctx.options
+    arguments = *images, *arrived, *needs, *ctx.options
     gradients = first_derivative(ssim_backward, needs, *arguments)
     return *gradients, *[None] * (len(ctx.needs_input_grad) - 2)
 
 
 def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> None:
-    """For `gradients_of`, which needs the images first."""
+    """The images first."""
     ctx.save_for_backward(*tensors)
     ctx.options = options
     ctx.set_materialize_grads(False)
@@ -81,7 +84,7 @@ def _differentiable(
         return op(preds, target, *rest)
 
     def backward(ctx: Any, *arrived: Tensor | None) -> Any:
-        return gradients_of(ctx, **dict(zip(results, arrived, strict=True)))
+        return gradients_of(ctx, ctx.saved_tensors, **dict(zip(results, arrived, strict=True)))
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(name, (torch.autograd.Function,), methods)
@@ -114,19 +117,25 @@ class DifferentiableImageQuality(torch.autograd.Function):
     def backward(
         ctx: Any, psnr: Tensor | None, value: Tensor | None, absolute_error: Tensor | None
     ) -> Any:
-        preds, _, psnr_value = ctx.saved_tensors
+        preds, target, psnr_value = ctx.saved_tensors
         _, _, _, data_range, _, _, _, reduction = ctx.options
-        images = preds.shape[:1]
+        each = preds.shape[:1]
         elements = preds.numel()
         if reduction == REDUCTIONS["none"]:
             elements //= max(preds.shape[0], 1)
         squared_error = None
         if psnr is not None:
             squared_error = _psnr_by_squared_error(psnr_value, data_range, elements) * psnr
-            squared_error = squared_error.expand(images)
+            squared_error = squared_error.expand(each)
         if absolute_error is not None:
-            absolute_error = (absolute_error / elements).expand(images)
-        return gradients_of(ctx, value, squared_error=squared_error, absolute_error=absolute_error)
+            absolute_error = (absolute_error / elements).expand(each)
+        return gradients_of(
+            ctx,
+            (preds, target),
+            value,
+            squared_error=squared_error,
+            absolute_error=absolute_error,
+        )
 
 
 def _psnr_by_squared_error(psnr: Tensor, data_range: float, elements: int) -> Tensor:

@@ -41,7 +41,7 @@ class DifferentiableWideSsim(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None) -> Any:
-        return gradients_of(ctx, value)
+        return gradients_of(ctx, ctx.saved_tensors, value)
 
 
 class DifferentiableWideSsimAndError(torch.autograd.Function):
@@ -54,7 +54,7 @@ class DifferentiableWideSsimAndError(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, value: Tensor | None, error: Tensor | None) -> Any:
-        preds = ctx.saved_tensors[0]
+        images = ctx.saved_tensors
         if error is not None:
-            error = (error / preds.numel()).expand(preds.shape[:1])
-        return gradients_of(ctx, value, absolute_error=error)
+            error = (error / images[0].numel()).expand(images[0].shape[:1])
+        return gradients_of(ctx, images, value, absolute_error=error)

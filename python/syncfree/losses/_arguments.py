@@ -45,16 +45,21 @@ def require_range(data_range: object) -> None:
         )
 
 
-def check_options(
-    loss: str, data_range: DataRange, options: SSIMOptions, known: frozenset[str]
-) -> None:
-    """Raises when a module is made what its first call would raise otherwise."""
+def require_known(loss: str, options: SSIMOptions, known: frozenset[str]) -> None:
+    """Raises for an option that the loss does not have."""
     for name in options:
         if name not in known:
             raise TypeError(
                 f"{loss}() got an unexpected keyword argument {name!r}. Expected some of "
                 f"{', '.join(sorted(known))}."
             )
+
+
+def check_options(
+    loss: str, data_range: DataRange, options: SSIMOptions, known: frozenset[str]
+) -> None:
+    """Raises when a module is made what its first call would raise otherwise."""
+    require_known(loss, options, known)
     require_range(data_range)
     check_ssim_options(
         data_range,

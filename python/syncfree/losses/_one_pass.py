@@ -33,8 +33,9 @@ def loss_in_one_pass(
     what `SsimLoss` keeps, nor can the graph of a forward pass know how often that of the backward
     pass is replayed.
     """
-    wanted = torch.is_grad_enabled() and (preds.requires_grad or target.requires_grad)
-    if not wanted or not preds.is_cuda or preds.numel() < _LEAST_PIXELS or is_dynamo_compiling():
+    if is_dynamo_compiling() or not preds.is_cuda or preds.numel() < _LEAST_PIXELS:
+        return None
+    if not torch.is_grad_enabled() or not (preds.requires_grad or target.requires_grad):
         return None
     if is_transformed() or forward_ad._current_level >= 0 or is_capturing():
         return None
@@ -71,7 +72,7 @@ class SsimLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, arrived: Tensor) -> Any:
-        preds, _ = ctx.saved_tensors  # raises if the images have changed
+        images = ctx.saved_tensors  # raises if they have changed
         gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
         differs = torch.is_grad_enabled() or _is_batched(arrived) or is_capturing()
         if gradients is not None and not differs:
@@ -79,9 +80,9 @@ class SsimLoss(torch.autograd.Function):
             needs = ctx.needs_input_grad[:2]
             kept = (g if need else None for g, need in zip(gradients, needs, strict=True))
             return *kept, None, None
-        error = (1 - ctx.weight) / preds.numel() * arrived
-        absolute_error = error.expand(preds.shape[:1]) if ctx.weight != 1 else None
-        return gradients_of(ctx, -ctx.weight * arrived, absolute_error=absolute_error)
+        error = (1 - ctx.weight) / images[0].numel() * arrived
+        absolute_error = error.expand(images[0].shape[:1]) if ctx.weight != 1 else None
+        return gradients_of(ctx, images, -ctx.weight * arrived, absolute_error=absolute_error)
 
 
 def _is_batched(tensor: Tensor) -> bool:

@@ -21,6 +21,7 @@ from syncfree.losses._arguments import (
     SSIMOptions,
     check_options,
     require_floats,
+    require_known,
     require_mask,
     require_range,
     window_of,
@@ -32,6 +33,10 @@ class SSIMLossOptions(SSIMOptions, total=False):
     """Arguments that `ssim_loss` passes on."""
 
     preset: Preset
+
+
+_SSIM_OPTIONS = SSIMLossOptions.__optional_keys__
+_L1_OPTIONS = SSIMOptions.__optional_keys__
 
 
 def ssim_loss(
@@ -96,6 +101,7 @@ def ssim_loss(
         >>> ssim_loss(target, target, mask=left)
         tensor(0.)
     """
+    require_known("ssim_loss", options, _SSIM_OPTIONS)
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
@@ -140,7 +146,8 @@ def l1_ssim_loss(
     Raises:
         RuntimeError: As for `ssim_loss`.
         ValueError: Likewise, and if ``weight`` is outside [0, 1].
-        TypeError: Likewise, and if there is a ``preset``.
+        TypeError: Likewise, and if there is a ``preset``, or ``weight`` is a tensor that requires a
+            gradient.
 
     Reference:
         Zhao, Gallo, Frosio and Kautz, "Loss functions for image restoration with neural networks",
@@ -154,10 +161,11 @@ def l1_ssim_loss(
         >>> l1_ssim_loss(target + 0.1, target, weight=0.0)
         tensor(0.1000)
     """
+    _refuse_preset(options)
+    require_known("l1_ssim_loss", options, _L1_OPTIONS)
     require_range(data_range)
     require_floats(preds, target)
-    _require_share(weight)
-    _refuse_preset(options)
+    weight = _share(weight)
     if mask is None:
         loss = loss_in_one_pass(preds, target, weight, data_range, **options)
         if loss is not None:
@@ -197,7 +205,7 @@ class SSIMLoss(nn.Module):
         tensor(0.)
     """
 
-    _known: ClassVar[frozenset[str]] = SSIMLossOptions.__optional_keys__
+    _known: ClassVar[frozenset[str]] = _SSIM_OPTIONS
 
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[SSIMLossOptions]) -> None:
         super().__init__()
@@ -263,7 +271,7 @@ class L1SSIMLoss(SSIMLoss):
         tensor(0.)
     """
 
-    _known = SSIMOptions.__optional_keys__
+    _known = _L1_OPTIONS
 
     def __init__(
         self,
@@ -273,8 +281,7 @@ class L1SSIMLoss(SSIMLoss):
     ) -> None:
         _refuse_preset(options)
         super().__init__(data_range, **options)
-        _require_share(weight)
-        self.weight = weight
+        self.weight = _share(weight)
 
     def forward(self, preds: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
         """The loss of two batches of images.
@@ -305,9 +312,17 @@ def _refuse_preset(options: SSIMOptions) -> None:
         raise TypeError("l1_ssim_loss() takes no argument `preset`: use ssim_loss() with it.")
 
 
-def _require_share(weight: float) -> None:
-    if not 0 <= number("weight", weight) <= 1:
+def _share(weight: float | Tensor) -> float:
+    share = number("weight", weight)
+    if not 0 <= share <= 1:
         raise ValueError(f"Expected argument `weight` to be in [0, 1], but got {weight!r}.")
+    if isinstance(weight, Tensor) and weight.requires_grad:
+        raise TypeError(
+            "Expected argument `weight` to be a number, but got a tensor that requires a gradient, "
+            "which would be lost. Weigh `ssim_loss` and torch's `l1_loss` yourself, or pass "
+            "`weight.item()`."
+        )
+    return share
 
 
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
