@@ -23,8 +23,37 @@ def test_readme_figures_command() -> None:
 def test_rows_that_readme_shows_were_measured() -> None:
     documents = [json.loads(file.read_text()) for file in RESULTS]
     assert not any("unfinished" in document for document in documents)
-    measured = {row["workload"] for document in documents for row in document["rows"]}
+    work_name = figures_tool().work_name
+    measured = {work_name(row) for document in documents for row in document["rows"]}
     assert set(figures_tool("readme_figures").IN_README) <= measured
+
+
+def page_of(rows: list[dict], folder: Path, only: tuple[str, ...] = ()) -> str:
+    """What is shown of a result file with these rows."""
+    facts = {
+        "date": "2026-01-01",
+        "hardware": {"gpu": "GPU", "cpu": "CPU", "threads": "1"},
+        "versions": {"torch": "2", "torchmetrics": "1"},
+        "rows": rows,
+    }
+    file = folder / "result.json"
+    file.write_text(json.dumps(facts))
+    return figures_tool().table(file, only=only)
+
+
+def test_several_ways_of_ours_have_a_row_each(tmp_path: Path) -> None:
+    rows = [
+        gpu_row(workload="SSIM", contender=contender, device_us=us, times_ours=us / 100)
+        for contender, us in (("syncfree", 100.0), ("syncfree ssim_loss", 80.0), ("peer", 240.0))
+    ]
+    for row in rows:
+        del row["launches"]
+    lines = page_of(rows, tmp_path).splitlines()
+    assert [line for line in lines if line.startswith("| SSIM")] == [
+        "| SSIM | 100 µs | 2% | 15.4 µs | peer 240 µs | 2.4x | - |",
+        "| SSIM: `ssim_loss` | 80 µs | 2% | 15.4 µs | peer 240 µs | 3.0x | - |",
+    ]
+    assert "ssim_loss" not in page_of(rows, tmp_path, only=("SSIM",))
 
 
 def test_the_printed_table_says_which_host_time_is_which() -> None:
@@ -77,15 +106,7 @@ def test_readme_figures_of_loops_and_regions(tmp_path: Path) -> None:
     found += rows("100 timed regions", {"syncfree": 250, "torch.cuda.Event": 1100})
     for row in found:
         del row["launches"]
-    facts = {
-        "date": "2026-01-01",
-        "hardware": {"gpu": "GPU", "cpu": "CPU", "threads": "1"},
-        "versions": {"torch": "2", "torchmetrics": "1"},
-        "rows": found,
-    }
-    file = tmp_path / "result.json"
-    file.write_text(json.dumps(facts))
-    text = figures_tool().table(file)
+    text = page_of(found, tmp_path)
     assert "float32 | 1 ms | 100 µs (+10%) | 50 µs (+5%) | 2 ms (+200%) |" in text
     assert "| to time a region | syncfree | torch.cuda.Event |" in text
     assert "| host, in a loop | 2.5 µs | 11 µs |" in text
@@ -94,15 +115,8 @@ def test_readme_figures_of_loops_and_regions(tmp_path: Path) -> None:
 
 def test_readme_figures_say_which_host_time_is_which(tmp_path: Path) -> None:
     def table(*rows: dict) -> str:
-        facts = {
-            "date": "2026-01-01",
-            "hardware": {"gpu": "GPU", "cpu": "CPU", "threads": "1"},
-            "versions": {"torch": "2", "torchmetrics": "1"},
-            "rows": [each for row in rows for each in (row, {**row, "contender": "torchmetrics"})],
-        }
-        file = tmp_path / "result.json"
-        file.write_text(json.dumps(facts))
-        return figures_tool().table(file)
+        pairs = [each for row in rows for each in (row, {**row, "contender": "torchmetrics"})]
+        return page_of(pairs, tmp_path)
 
     looped = table(gpu_row())
     assert (

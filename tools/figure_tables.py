@@ -45,9 +45,17 @@ def with_legend(lines: list[str]) -> list[str]:
     return [*lines, "", " ".join(legend)] if legend else lines
 
 
-def ratio_text(row: dict | None) -> str:
-    """A contender's time over ours."""
-    return "-" if row is None else f"{row['times_ours']:.1f}x"
+def work_name(row: dict) -> str:
+    """The workload's, with the function where several of ours do it."""
+    _, _, function = row["contender"].partition("syncfree ")
+    return row["workload"] + (f": `{function}`" if function else "")
+
+
+def ratio_text(row: dict | None, ours: dict | None = None) -> str:
+    """A contender's time over ours, or over that of another way of ours."""
+    if row is None:
+        return "-"
+    return f"{row['times_ours'] / (ours['times_ours'] if ours else 1.0):.1f}x"
 
 
 def table(path: Path, results: str = "benchmarks/results", only: Collection[str] = ()) -> str:
@@ -84,16 +92,19 @@ def table(path: Path, results: str = "benchmarks/results", only: Collection[str]
     for name, rows in by_workload.items():
         if name in steps or name in loops or name in regions:
             continue
-        ours = next(r for r in rows if r["contender"] == "syncfree")
         peers = [r for r in rows if not r["contender"].startswith("syncfree")]
         best = min(peers, key=lambda r: r["device_us"], default=None)
         theirs = next((r for r in peers if r["contender"] == "torchmetrics"), None)
         peer = f"{best['contender']} {time_text(best['device_us'])}" if best else "none runs it"
-        on_gpu = f"| {ours['share_of_floor']:.0%} | {host_text(ours)} " if gpu else ""
-        lines.append(
-            f"| {name} | {time_text(ours['device_us'])} {on_gpu}| {peer} "
-            f"| {ratio_text(best)} | {ratio_text(theirs)} |"
-        )
+        for ours in rows:
+            work = work_name(ours)
+            if ours in peers or (only and work not in only):
+                continue
+            on_gpu = f"| {ours['share_of_floor']:.0%} | {host_text(ours)} " if gpu else ""
+            lines.append(
+                f"| {work} | {time_text(ours['device_us'])} {on_gpu}| {peer} "
+                f"| {ratio_text(best, ours)} | {ratio_text(theirs, ours)} |"
+            )
     lines = [*lines, *step_table(steps, gpu), *region_table(regions)]
     lines += loop_table(loops)
     return "\n".join([*with_legend(lines), *layout_table(layouts)])

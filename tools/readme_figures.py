@@ -25,6 +25,7 @@ IN_README = (
     "SSIM 16x3x256x256 float32",
     "SSIM 32x3x1080x1920 float32",
     "SSIM and gradients 8x3x1080x1920 float32",
+    "SSIM and gradients 8x3x1080x1920 float32: `ssim_loss`",
     "MS-SSIM 32x3x1080x1920 float32",
     "accuracy micro 256x1000 float32",
     "accuracy micro 4096x128256 bfloat16, 60% right",
