@@ -97,8 +97,8 @@ bool launch_gives_values(const BackwardProblem& problem) {
   const DataRange& range = problem.forward.range;
   return !arrive && problem.forward.reduction == Reduction::kMean &&
          range.source == DataRange::Source::kValue && range.width() >= 0x1p-100 &&
-         range.width() <= 0x1p100 && problem.forward.axes[2].pad == kReach &&
-         backward_walks_apply(problem) && walks_give_values(make_job<float>(problem));
+         range.width() <= 0x1p100 && problem.forward.axes[2].pad == kReach && walks_can(problem) &&
+         walks_give_values(make_job<float>(problem));
 }
 
 WorkspaceSize workspace_size(const BackwardProblem& problem) {
@@ -113,11 +113,12 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
                    cudaStream_t stream) {
   if (backward_strips_apply(problem)) {
     auto job = make_job<float>(problem);
-    const bool walks = backward_walks_apply(problem);
+    const bool gives_values = problem.value != nullptr;
+    const bool walks = gives_values || backward_walks_apply(problem);
     const double tap_sum = walks ? strip_tap_sum(StripWindow::kGaussian) : 1.0;
     const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
-    if (problem.value != nullptr)
+    if (gives_values)
       return launch_backward_walks_with_values(job, make_results(problem, workspace.zeroed),
                                                stream);
     if (walks) return launch_backward_walks(job, stream);

@@ -106,8 +106,10 @@ inline constexpr int kReach = 5;
 // What windows pass back: a gradient of s or d is a sum of level + slope * (pixel - pivot).
 enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
 
-// Fast path for the values and errors of large images: 11 x 11 Gaussian of sigma 1.5 over 2-D
-// images of one type, computed in float.
+// Fast path for values and errors: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type,
+// computed in float. Whether walks can find these gradients, and whether they are to, as they are
+// the fastest way for large images.
+bool walks_can(const BackwardProblem& problem);
 bool backward_walks_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 

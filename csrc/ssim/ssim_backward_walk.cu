@@ -18,10 +18,14 @@ bool has_type(DType dtype) {
 // Smaller images keep too few blocks busy, for each walk begins with 20 rows that give nothing.
 bool backward_walks_apply(const BackwardProblem& problem) {
   constexpr std::int64_t kLeastRows = 720, kLeastColumns = 1280;
+  const TensorView& preds = problem.forward.preds;
+  return walks_can(problem) && preds.size[3] >= kLeastRows && preds.size[4] >= kLeastColumns;
+}
+
+bool walks_can(const BackwardProblem& problem) {
   const Problem& images = problem.forward;
   return backward_strips_apply(problem) && has_type(images.preds.dtype) &&
-         images.preds.dtype == images.target.dtype && images.preds.size[3] >= kLeastRows &&
-         images.preds.size[4] >= kLeastColumns &&
+         images.preds.dtype == images.target.dtype &&
          images.range.source != DataRange::Source::kInterval && problem.grad_map.data == nullptr &&
          problem.preds.pooled.data == nullptr && problem.target.pooled.data == nullptr;
 }

@@ -1,4 +1,4 @@
-// Gradients of large images with the mean value of the batch: which images these are.
+// Gradients with the mean value of the batch: which images these are.
 #include "ssim/ssim_backward_walk_launch.cuh"
 
 namespace syncfree::ssim {
@@ -8,9 +8,13 @@ using Access = VectorPixelsOf<float>;
 
 }  // namespace
 
-// Half-precision gradients are rounded, and must have been scaled by what arrives before.
+// Half-precision gradients are rounded, and must have been scaled by what arrives before. By the
+// shape of the image alone, as for gradients without values, but the pass that finds values by
+// itself is saved, so that less is large.
 bool walks_give_values(const BackwardJob<float>& job) {
-  return job.preds.dtype == DType::kFloat32 && Access::apply(job) && walks_fit<1, true>();
+  constexpr std::int64_t kLeast = 224;
+  return job.preds.dtype == DType::kFloat32 && job.axes[1].size >= kLeast &&
+         job.axes[2].size >= kLeast && Access::apply(job) && walks_fit<1, true>();
 }
 
 cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,

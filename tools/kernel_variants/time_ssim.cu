@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ssim/ssim_backward.h"
@@ -209,7 +210,7 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors, bo
 
 int main(int count, char** names) {
   const std::vector<std::string> cases{"value", "errors",    "scale", "uniform",
-                                       "small", "gradients", "loss"};
+                                       "small", "gradients", "loss",  "patches"};
   const std::vector<std::string> given(names + 1, names + count);
   const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
@@ -220,6 +221,33 @@ int main(int count, char** names) {
     return 2;
   }
   const auto wanted = [&](const char* name) { return given.empty() || is_in(given, name); };
+  if (wanted("patches"))
+    for (const auto& [images, size] : {std::pair{1, 256},
+                                       {2, 256},
+                                       {4, 256},
+                                       {8, 256},
+                                       {16, 256},
+                                       {32, 256},
+                                       {64, 256},
+                                       {16, 128},
+                                       {64, 128},
+                                       {16, 192},
+                                       {32, 192},
+                                       {16, 224},
+                                       {16, 320},
+                                       {1, 384},
+                                       {8, 384},
+                                       {1, 512},
+                                       {2, 512},
+                                       {4, 512},
+                                       {16, 512}}) {
+      const Batch batch(images, size, size, false);
+      const std::string shape =
+          std::to_string(images) + "x3x" + std::to_string(size) + "x" + std::to_string(size);
+      time_value("value " + shape, batch, false);
+      time_gradients("gradients " + shape, batch, false, false);
+      time_gradients("loss " + shape, batch, false, true);
+    }
   for (bool blocks : {false, true}) {
     const std::string suffix = blocks ? " blocks" : " noise";
     if (wanted("value") || wanted("errors") || wanted("scale") || wanted("uniform")) {

@@ -16,8 +16,8 @@ from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._images import require_images
 from syncfree.functional.image.ssim import ssim_arguments
 
-# Fewer have kernels of their own, which give gradients alone: not worth the question.
-_LEAST_PIXELS = 720 * 1280
+# Smaller images have kernels of their own, which give gradients alone: not worth the question.
+_LEAST_SIZE = 224
 
 
 def loss_in_one_pass(
@@ -33,7 +33,9 @@ def loss_in_one_pass(
     what `SsimLoss` keeps, nor can the graph of a forward pass know how often that of the backward
     pass is replayed.
     """
-    if is_dynamo_compiling() or not preds.is_cuda or preds.numel() < _LEAST_PIXELS:
+    if is_dynamo_compiling() or not preds.is_cuda:
+        return None
+    if preds.ndim != 4 or min(preds.shape[2:]) < _LEAST_SIZE:
         return None
     if not torch.is_grad_enabled() or not (preds.requires_grad or target.requires_grad):
         return None

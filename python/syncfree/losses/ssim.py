@@ -58,7 +58,7 @@ def ssim_loss(
     and the weights, and for float32 copies of half-precision ``preds``.
 
     Without a mask nothing of the images' size is stored, with one exception: of float32 images of
-    at least 720 x 1280 pixels on CUDA, with the default window and a number for ``data_range``, one
+    at least 224 x 224 pixels on CUDA, with the default window and a number for ``data_range``, one
     pass gives the loss and its gradients, which are kept for the first backward pass. There are two
     passes under torch.compile and where a CUDA graph is captured.
 
