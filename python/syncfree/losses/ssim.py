@@ -59,8 +59,9 @@ def ssim_loss(
 
     Without a mask nothing of the images' size is stored, with one exception: of float32 images of
     at least 224 x 224 pixels on CUDA, with the default window and a number for ``data_range``, one
-    pass gives the loss and its gradients, which are kept for the first backward pass. There are two
-    passes under torch.compile and where a CUDA graph is captured.
+    pass gives the loss and its gradients, which are kept for the first backward pass. A loss that
+    is only looked at takes a third of that pass under ``torch.no_grad()``. There are two passes
+    under torch.compile and where a CUDA graph is captured.
 
     The loss of half-precision images is a float32 number, as torch's losses are under autocast:
     gradient scaling may take it beyond the range of float16.
