@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import syncfree.functional  # noqa: F401  (binds all ops)
+import syncfree.functional
+import syncfree.losses  # noqa: F401  (both bind all ops)
 from syncfree._ops import accuracy as accuracy_ops
 
 # What reads and clears records on the host takes no tensor.
