@@ -75,7 +75,7 @@ SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_
   tests/test_ssim_laws.py::test_bits_do_not_depend_on_company_in_a_crowd \
   $(addprefix tests/test_gradients.py::,test_value test_map_and_value test_volumes) \
   $(addprefix tests/test_gradients_of_frames.py::,test_equal_frames_have_none test_a_bad_pixel_spoils_its_surroundings_only) \
-  $(addprefix tests/test_losses_of_frames.py::,test_a_bad_pixel_spoils_the_value test_factors_of_any_type) \
+  tests/test_losses_of_frames.py::test_a_bad_pixel_spoils_the_value tests/test_scale.py::test_factors_of_any_type \
   tests/test_psnr_gradients.py tests/test_ms_ssim_gradients.py::test_value -k cuda
 
 SANITIZERS ?= memcheck racecheck
