@@ -96,6 +96,12 @@ def multiscale(
     return value
 
 
+def clamped(x: Tensor, bounds: tuple[float, float], dtype: torch.dtype) -> Tensor:
+    """Values between the bounds, gradients where ``dtype`` has no number between x and them."""
+    low, high = (torch.tensor(bound, dtype=dtype).item() for bound in bounds)
+    return x.detach().clamp(*bounds) + (x - x.detach()) * ((x >= low) & (x <= high))
+
+
 def signal_to_noise(
     preds: Tensor,
     target: Tensor,

@@ -8,7 +8,7 @@ import torchmetrics.functional.image as tm
 from torch import Tensor
 
 from cases import LAYOUTS, Layout, image_pair
-from gradient_reference import check, gradients, signal_to_noise, true_gradients
+from gradient_reference import check, clamped, gradients, signal_to_noise, true_gradients
 from syncfree.functional.image import peak_signal_noise_ratio
 
 FLOATING = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -116,17 +116,22 @@ def test_twelve_mixed_dimensions(device: str) -> None:
     check(got, want)
 
 
-@pytest.mark.parametrize("dtype", FLOATING[:2], ids=str)
-def test_clamping_range(dtype: torch.dtype, device: str) -> None:
-    """Nothing flows to what was clamped; a value on the bound was not."""
+@pytest.mark.parametrize("bounds", [(0.25, 0.75), (0.1, 0.8), (0.3, 0.7)], ids=str)
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+def test_clamping_range(dtype: torch.dtype, bounds: tuple[float, float], device: str) -> None:
+    """Nothing flows to what was clamped; a value on the bound, as the dtype has it, was not."""
     images = [x.to(dtype) for x in image_pair((2, 1, 20, 30), torch.float64, device)]
-    bounds = 0.25, 0.75
     for x in images:
         x[..., ::7] = bounds[0]
         x[..., 3::7] = bounds[1]
+    high = torch.tensor(bounds[1], dtype=dtype).item()
     got = gradients(lambda a, b: peak_signal_noise_ratio(a, b, bounds), *images)
-    assert (got[0][images[0] > bounds[1]] == 0).all()
-    check(got, true_gradients(lambda a, b: signal_to_noise(a, b, bounds), *images))
+    assert (got[0][images[0] > high] == 0).all()
+    assert (got[0][(images[0] == high) & (images[1] < high)] != 0).all()
+    want = true_gradients(
+        lambda *images: signal_to_noise(*(clamped(x, bounds, dtype) for x in images), 1.0), *images
+    )
+    check(got, want)
 
 
 @pytest.mark.parametrize("base", [2.0, 0.5])
@@ -167,3 +172,15 @@ def test_agrees_with_torchmetrics(device: str) -> None:
             lambda a, b, o=options: tm.peak_signal_noise_ratio(a, b, 1.0, **o), *images
         )
         check(ours, theirs, 1e-6)  # TorchMetrics takes its constants in float32
+
+
+def test_more_dimensions_than_a_walk_has(device: str) -> None:
+    """Of which all but 63 have one element."""
+    a, b = torch.rand(2, 3, 4, device=device)
+    shapes = [3, *[1] * 70, 4], [3, 4]
+    many, few = (
+        gradients(lambda x, y: peak_signal_noise_ratio(x, y, 1.0, dim=0), a.view(s), b.view(s))
+        for s in shapes
+    )
+    for x, y in zip(many, few, strict=True):
+        torch.testing.assert_close(x.view(3, 4), y)

@@ -7,17 +7,11 @@
 #include "accuracy/accuracy.h"
 #include "accuracy/accuracy_math.h"
 #include "accuracy/label_rule.h"
+#include "core/divide.h"
 #include "core/error_record.h"
 #include "core/tensor_view.h"
 
 namespace syncfree::accuracy {
-
-// Of numbers not negative; 64-bit division costs several times what 32-bit division does.
-SYNCFREE_HD std::int64_t quotient(std::int64_t number, std::int64_t divisor) {
-  const auto a = static_cast<std::uint64_t>(number), b = static_cast<std::uint64_t>(divisor);
-  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
-  return static_cast<std::int64_t>(a / b);
-}
 
 struct Offsets {
   std::int64_t preds = 0;
@@ -51,7 +45,7 @@ struct IndexMap {
     Offsets offsets;
 #pragma unroll 1
     for (int d = rank - 1; d > 0; --d) {
-      const std::int64_t outer = quotient(index, size[d]);
+      const std::int64_t outer = divide(index, size[d]);
       const std::int64_t inner = index - outer * size[d];
       offsets.preds += inner * preds_stride[d];
       offsets.target += inner * target_stride[d];
@@ -143,6 +137,9 @@ struct CountJob {
   std::uint32_t blocks = 1;
   // Threads that share a row of scores or a group of elements.
   int lanes = 32;
+  // So few rows that the wait for a second look at them costs more than the bytes that one look,
+  // twice as long, reads in vain.
+  bool rows_at_once = false;
   // Adjacent groups of single elements that a block takes side by side, and how many blocks that
   // takes; none where teams of lanes take a group each.
   int columns = 0;

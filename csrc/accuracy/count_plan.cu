@@ -163,6 +163,7 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
     // Four vectors a lane are in flight together.
     job.lanes = 2;
     while (job.lanes < 32 && job.lanes * 4 * 16 < row_bytes) job.lanes *= 2;
+    job.rows_at_once = row_bytes > job.lanes * 4 * 16 && row_count <= 8 * multiprocessors;
     const std::int64_t rows_per_tile = 128 / job.lanes;
     const std::int64_t tiles = divide_up(job.element_count, rows_per_tile);
     spread_blocks(job, tiles, multiprocessors * 8);

@@ -13,9 +13,9 @@ __global__ void __launch_bounds__(kThreads, kElementBlocksPerMultiprocessor)
     judge_by_teams(const __grid_constant__ CountJob job) {
   wait_for_kernel_ahead();
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const std::int64_t team = quotient(thread, job.lanes);
+  const std::int64_t team = divide(thread, job.lanes);
   const std::int64_t lane = thread - team * job.lanes;
-  const std::int64_t turn = quotient(team, job.group_count);
+  const std::int64_t turn = divide(team, job.group_count);
   const std::int64_t group = team - turn * job.group_count;
   const std::int64_t step = static_cast<std::int64_t>(job.blocks_per_group) * job.lanes;
 

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < values;
        i += step) {
-    const std::int64_t group = quotient(i, reduction.classes);
+    const std::int64_t group = divide(i, reduction.classes);
     store(reduction, i, value_of_class(reduction, group, i - group * reduction.classes));
   }
 }
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     reduce_groups(const __grid_constant__ Reduction reduction, int lanes) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const std::int64_t group = quotient(thread, lanes);
+  const std::int64_t group = divide(thread, lanes);
   const std::int64_t lane = thread - group * lanes;
   WeightedSum sum;
   if (group < reduction.groups)

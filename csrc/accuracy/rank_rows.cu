@@ -12,28 +12,31 @@ constexpr int kResidentThreads = 1024;
 constexpr int kResidentThreads = 1536;
 #endif
 
-template <class T>
+// The first `kFirst` vectors of a lane are asked for before anything is known of the target.
+template <class T, int kFirst>
 __global__ void __launch_bounds__(kWarpKernelThreads)
     rank_by_lanes(const __grid_constant__ CountJob job) {
   extern __shared__ unsigned int counters[];
   BlockTally<kWarpKernelThreads> tally(job, counters);
   const unsigned int lanes = job.lanes, lane = threadIdx.x & (lanes - 1);
   const auto top_k = static_cast<unsigned int>(job.top_k);
-  walk_rows_by_lanes<T, false>(
+  walk_rows_by_lanes<T, true>(
       job, tally, lane, lanes,
-      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored, auto&&) {
-        const RankScan<T> scan(row, static_cast<unsigned int>(target),
-                               scored ? row.score(static_cast<unsigned int>(target)) : T{});
-        unsigned int count = scan.template count_chunk<kUnroll>(lane, lanes);
-        count += scan.count_ends(lane, lanes);
+      [&](std::int64_t group, std::int64_t target, const ScoreRow<T>& row, bool scored,
+          auto&& admitted) {
+        const RowChunk<T, kFirst> chunk(row, lane, lanes);
+        const bool has_score = scored && job.rule.in_range(target);
+        const unsigned int wanted = has_score ? static_cast<unsigned int>(target) : 0;
+        const RankScan<T> scan(row, wanted, has_score ? row.score(wanted) : T{});
+        unsigned int count = scan.count(chunk) + scan.count_ends(lane, lanes);
         unsigned int ahead = sum_over_lanes(count, lanes);
-        unsigned int done = kUnroll * lanes;
+        unsigned int done = kFirst * lanes;
         while (__any_sync(kFullWarp, ahead < top_k && done < row.vectors)) {
           if (ahead < top_k) count += scan.template count_chunk<kUnroll>(done + lane, lanes);
           ahead = sum_over_lanes(count, lanes);
           done += kUnroll * lanes;
         }
-        if (scored && lane == 0) tally.add_rank(group, ahead, target, 0);
+        if (scored && lane == 0 && admitted()) tally.add_rank(group, ahead, target, 0);
       });
 }
 
@@ -87,7 +90,9 @@ cudaError_t launch_for(const CountJob& job, cudaStream_t stream) {
     case 1024:
       return launch_job(rank_by_blocks<T, 1024>, 1024, 0, stream, job);
     default:
-      return launch_job(rank_by_lanes<T>, kWarpKernelThreads, job.shared_bytes(), stream, job);
+      return launch_job(
+          job.rows_at_once ? rank_by_lanes<T, 2 * kUnroll> : rank_by_lanes<T, kUnroll>,
+          kWarpKernelThreads, job.shared_bytes(), stream, job);
   }
 }
 

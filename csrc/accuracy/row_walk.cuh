@@ -36,7 +36,7 @@ __device__ __forceinline__ void walk_rows_by_lanes(const CountJob& job,
   const std::int64_t units = job.group_count * job.blocks_per_group;
 
   for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const std::int64_t group = quotient(unit, job.blocks_per_group);
+    const std::int64_t group = divide(unit, job.blocks_per_group);
     const std::int64_t turn = unit - group * job.blocks_per_group;
     const Offsets base = job.groups(group);
     tally.open();

@@ -43,7 +43,7 @@ __device__ Counts count_elements(const CountJob& job, std::int64_t group, int la
 template <class T>
 __device__ bool evaluate_samples(const CountJob& job, bool logits) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const std::int64_t sample = quotient(thread, job.sample_lanes);
+  const std::int64_t sample = divide(thread, job.sample_lanes);
   const int place = static_cast<int>(thread - sample * job.sample_lanes);
   const int first_label = place / job.lanes, lane = place % job.lanes;
   const int turns = job.sample_lanes / job.lanes;

@@ -106,8 +106,26 @@ __device__ unsigned int count_exceeding(const uint4& words, T bound) {
   }
 }
 
-// Counts the classes ahead of the target, `lanes` threads together, a chunk at a time. Addresses do
-// not depend on the target's score, so that the first chunk is on its way while that arrives.
+// Vectors of a row on their way to a thread, the `first` and others `lanes` apart.
+template <class T, int kCount>
+struct RowChunk {
+  unsigned int first;
+  unsigned int lanes;
+  uint4 words[kCount] = {};
+
+  __device__ RowChunk(const ScoreRow<T>& row, unsigned int first, unsigned int lanes)
+      : first(first), lanes(lanes) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      if (vector(i) < row.vectors) words[i] = row.body[vector(i)];
+  }
+
+  __device__ unsigned int vector(int i) const { return first + i * lanes; }
+};
+
+// Counts the classes ahead of the target, `lanes` threads together, a chunk at a time. Which
+// vectors that takes does not depend on the target's score, so that the first are on their way
+// while it arrives.
 template <class T>
 class RankScan {
  public:
@@ -119,18 +137,17 @@ class RankScan {
     counted_vectors_ = target_is_nan_ ? vectors_before_ : row.vectors;
   }
 
-  template <int kUnroll>
-  __device__ unsigned int count_chunk(unsigned int first, unsigned int lanes) const {
-    uint4 words[kUnroll] = {};
-#pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
-      const unsigned int vector = first + i * lanes;
-      if (vector < row_.vectors) words[i] = row_.body[vector];
-    }
+  template <int kCount>
+  __device__ unsigned int count(const RowChunk<T, kCount>& chunk) const {
     unsigned int count = 0;
 #pragma unroll
-    for (int i = 0; i < kUnroll; ++i) count += count_vector(first + i * lanes, words[i]);
+    for (int i = 0; i < kCount; ++i) count += count_vector(chunk.vector(i), chunk.words[i]);
     return count;
+  }
+
+  template <int kCount>
+  __device__ unsigned int count_chunk(unsigned int first, unsigned int lanes) const {
+    return count(RowChunk<T, kCount>(row_, first, lanes));
   }
 
   __device__ unsigned int count_vector(unsigned int vector, const uint4& words) const {
@@ -233,18 +250,12 @@ __device__ Greatest<T> find_greatest(const ScoreRow<T>& row, unsigned int lane, 
 #pragma unroll 1
   for (unsigned int c = lane; c < row.head; c += lanes) greatest.meet(ordered_key(row.score(c)), c);
   for (unsigned int first = lane; first < row.vectors; first += kUnroll * lanes) {
-    uint4 words[kUnroll] = {};
+    const RowChunk<T, kUnroll> chunk(row, first, lanes);
 #pragma unroll
     for (int i = 0; i < kUnroll; ++i) {
-      const unsigned int vector = first + i * lanes;
-      if (vector < row.vectors) words[i] = row.body[vector];
-    }
-#pragma unroll
-    for (int i = 0; i < kUnroll; ++i) {
-      const unsigned int vector = first + i * lanes;
-      if (vector >= row.vectors) continue;
-      greatest.meet(greatest_key<T>(words[i]), row.first_class(vector));
-      see(vector, words[i]);
+      if (chunk.vector(i) >= row.vectors) continue;
+      greatest.meet(greatest_key<T>(chunk.words[i]), row.first_class(chunk.vector(i)));
+      see(chunk.vector(i), chunk.words[i]);
     }
   }
 #pragma unroll 1

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, kStagedRowBlocksPerMultiprocessor)
                      warp * staged_words(job.classes * sizeof(T)));
 
   for (std::int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const std::int64_t group = quotient(unit, job.blocks_per_group);
+    const std::int64_t group = divide(unit, job.blocks_per_group);
     const std::int64_t turn = unit - group * job.blocks_per_group;
     const Offsets base = job.groups(group);
     const T* scores = static_cast<const T*>(job.preds) + base.preds;

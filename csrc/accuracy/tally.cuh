@@ -43,10 +43,10 @@ __device__ __forceinline__ void close_fraction(const CountJob& job, std::int64_t
 // How many of `count` elements, handed out in tiles by turns, the `turn`-th of `turns` blocks gets.
 __device__ inline std::int64_t share_of(std::int64_t count, std::int64_t tile, std::int64_t turn,
                                         std::int64_t turns) {
-  const std::int64_t tiles = quotient(count + tile - 1, tile);
-  const std::int64_t before_last = quotient(tiles - 1, turns);
+  const std::int64_t tiles = divide(count + tile - 1, tile);
+  const std::int64_t before_last = divide(tiles - 1, turns);
   const bool has_last = tiles - 1 - before_last * turns == turn;
-  const std::int64_t mine = quotient(tiles - turn + turns - 1, turns);
+  const std::int64_t mine = divide(tiles - turn + turns - 1, turns);
   return mine * tile - (has_last ? tiles * tile - count : 0);
 }
 

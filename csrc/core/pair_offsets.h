@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/divide.h"
 #include "core/tensor_view.h"
 
 namespace syncfree {
@@ -16,7 +17,7 @@ SYNCFREE_HD PairOffsets offsets_of(const TensorView& first, const TensorView& se
                                    std::int64_t index) {
   PairOffsets offsets;
   for (int d = first.rank - 1; d >= 0; --d) {
-    const std::int64_t quotient = d == 0 ? 0 : index / first.size[d];
+    const std::int64_t quotient = d == 0 ? 0 : divide(index, first.size[d]);
     const std::int64_t coordinate = index - quotient * first.size[d];
     offsets.first += coordinate * first.stride[d];
     offsets.second += coordinate * second.stride[d];

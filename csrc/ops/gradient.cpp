@@ -7,8 +7,8 @@
 
 namespace syncfree::ops {
 
-TensorView arriving_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
-                             const std::vector<std::int64_t>& sizes) {
+void check_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
+                    const std::vector<std::int64_t>& sizes) {
   check_same_device(gradient, preds, name, "preds");
   const auto given = gradient.sizes();
   if (!std::equal(given.begin(), given.end(), sizes.begin(), sizes.end()))
@@ -17,6 +17,11 @@ TensorView arriving_gradient(const char* name, const Tensor& gradient, const Ten
   if (!is_floating(dtype_of(gradient)))
     fail_runtime("Expected `", name, "` to be of a floating dtype, but got ", dtype_text(gradient),
                  ".");
+}
+
+TensorView arriving_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
+                             const std::vector<std::int64_t>& sizes) {
+  check_gradient(name, gradient, preds, sizes);
   return view_of(gradient);
 }
 

@@ -7,7 +7,11 @@
 
 namespace syncfree::ops {
 
-// Checks a gradient that arrives for a result of these sizes.
+// Raises for what cannot be the gradient that arrives for a result of these sizes.
+void check_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
+                    const std::vector<std::int64_t>& sizes);
+
+// Checked so.
 TensorView arriving_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
                              const std::vector<std::int64_t>& sizes);
 

@@ -17,25 +17,6 @@ DType result_dtype(DType a, DType b, bool pooled) {
   return as_float(a) == as_float(b) ? as_float(a) : DType::kFloat32;
 }
 
-syncfree::psnr::Problem make_problem(const Tensor& preds, const Operands& operands,
-                                     const std::vector<bool>& reduced, double data_range,
-                                     const std::optional<std::vector<double>>& interval,
-                                     double base) {
-  syncfree::psnr::Problem problem;
-  problem.preds = operands.first;
-  problem.target = operands.second;
-  problem.kept = operands.leading;
-  const std::vector<std::int64_t> summed = reduced_sizes(preds, reduced);
-  problem.plane = syncfree::psnr::plane_elements(summed.data(), static_cast<int>(summed.size()));
-  problem.range.value = data_range;
-  if (interval.has_value()) {
-    if (interval->size() != 2) fail_value("Expected `interval` to be (low, high).");
-    problem.range = {DataRange::Source::kInterval, data_range, (*interval)[0], (*interval)[1]};
-  }
-  problem.base = base;
-  return problem;
-}
-
 Tensor psnr(const Tensor& preds, const Tensor& target, double data_range,
             std::optional<std::vector<double>> interval, double base, std::int64_t reduction,
             std::optional<std::vector<std::int64_t>> dim) {
@@ -45,7 +26,7 @@ Tensor psnr(const Tensor& preds, const Tensor& target, double data_range,
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   const Operands operands = operands_of(preds, target, reduced);
   syncfree::psnr::Problem problem =
-      make_problem(preds, operands, reduced, data_range, interval, base);
+      make_problem(preds, operands, reduced, range_of(data_range, interval), base);
   problem.reduction = static_cast<Reduction>(reduction);
 
   const std::vector<std::int64_t> kept = kept_sizes(preds, reduced);
@@ -76,7 +57,8 @@ Tensor psnr_update(const Tensor& preds, const Tensor& target, Tensor squared_err
   check_state(data_range, "data_range", preds);
   const std::vector<bool> reduced = reduced_dims(preds, std::nullopt);
   const Operands operands = operands_of(preds, target, reduced);
-  syncfree::psnr::Problem problem = make_problem(preds, operands, reduced, 1.0, interval, base);
+  syncfree::psnr::Problem problem =
+      make_problem(preds, operands, reduced, range_of(1.0, interval), base);
   problem.states = {squared_error.mutable_data_ptr(), dtype_of(squared_error),
                     total.mutable_data_ptr(),         dtype_of(total),
                     data_range.const_data_ptr(),      dtype_of(data_range)};
@@ -106,7 +88,8 @@ std::tuple<Tensor, Tensor> psnr_with_squared_error(const Tensor& preds, const Te
   check_state(data_range, "data_range", preds);
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   const Operands operands = operands_of(preds, target, reduced);
-  syncfree::psnr::Problem problem = make_problem(preds, operands, reduced, 1.0, interval, base);
+  syncfree::psnr::Problem problem =
+      make_problem(preds, operands, reduced, range_of(1.0, interval), base);
   problem.reduction = static_cast<Reduction>(reduction);
   problem.result_dtype = result_dtype(problem.preds.dtype, problem.target.dtype, true);
 

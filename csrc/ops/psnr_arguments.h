@@ -1,4 +1,5 @@
-// How the ops of PSNR take `dim`: the dimensions that stay come first, those summed over behind.
+// What the ops of PSNR take. Of `dim` the dimensions that stay come first, those summed over
+// behind.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "ops/any_rank.h"
 #include "ops/torch_abi.h"
+#include "psnr/psnr.h"
 
 namespace syncfree::ops {
 
@@ -71,6 +73,27 @@ inline std::vector<std::int64_t> kept_sizes(const Tensor& tensor,
 inline std::vector<std::int64_t> reduced_sizes(const Tensor& tensor,
                                                const std::vector<bool>& reduced) {
   return sizes_where(tensor, reduced, true);
+}
+
+// A number, or an interval to which both operands are clamped.
+inline DataRange range_of(double data_range, const std::optional<std::vector<double>>& interval) {
+  if (!interval.has_value()) return {.value = data_range};
+  if (interval->size() != 2) fail_value("Expected `interval` to be (low, high).");
+  return {DataRange::Source::kInterval, data_range, (*interval)[0], (*interval)[1]};
+}
+
+inline syncfree::psnr::Problem make_problem(const Tensor& preds, const Operands& operands,
+                                            const std::vector<bool>& reduced,
+                                            const DataRange& range, double base) {
+  syncfree::psnr::Problem problem;
+  problem.preds = operands.first;
+  problem.target = operands.second;
+  problem.kept = operands.leading;
+  const std::vector<std::int64_t> summed = reduced_sizes(preds, reduced);
+  problem.plane = syncfree::psnr::plane_elements(summed.data(), static_cast<int>(summed.size()));
+  problem.range = range;
+  problem.base = base;
+  return problem;
 }
 
 }  // namespace syncfree::ops

@@ -14,45 +14,49 @@ namespace {
 using syncfree::psnr::BackwardProblem;
 using syncfree::psnr::Elements;
 
-// PSNR of each result in float64, whatever was returned forward.
-Tensor values_of(const Tensor& preds, const Tensor& target, const std::vector<bool>& reduced,
-                 const DataRange& range, double base) {
+// Of each result, in float64.
+Tensor squared_errors_of(const Tensor& preds, const Tensor& target,
+                         const std::vector<bool>& reduced, std::int64_t results,
+                         const DataRange& range) {
   const Operands operands = operands_of(preds, target, reduced);
-  syncfree::psnr::Problem problem;
-  problem.preds = operands.first;
-  problem.target = operands.second;
-  problem.kept = operands.leading;
-  problem.range = range;
-  problem.base = base;
+  syncfree::psnr::Problem problem = make_problem(preds, operands, reduced, range, 10.0);
+  problem.wants_squared_error = true;
   problem.reduction = Reduction::kNone;
   problem.result_dtype = DType::kFloat64;
-  std::int64_t results = 1;
-  for (const std::int64_t size : kept_sizes(preds, reduced)) results *= size;
-  Tensor values = empty_like_device({&results, 1}, DType::kFloat64, preds);
-  problem.value = values.mutable_data_ptr();
+  Tensor errors = empty_like_device({&results, 1}, DType::kFloat64, preds);
+  problem.value = errors.mutable_data_ptr();
   execute(problem, preds);
-  return values;
+  return errors;
 }
 
-void set_strides(Elements& elements, syncfree::psnr::Operand operand, const Tensor& tensor,
-                 const std::vector<bool>& reduced) {
-  const WideView view = kept_first(wide_view_of(tensor), reduced);
-  elements.rank = view.rank;
-  std::copy(view.size.begin(), view.size.end(), elements.size);
-  std::copy(view.stride.begin(), view.stride.end(), elements.stride[operand]);
+// Dimensions of size one left out. Of the coefficients those that index results, in order.
+Elements elements_of(const Tensor (&images)[syncfree::psnr::kImages],
+                     const std::vector<bool>& reduced) {
+  WideView views[syncfree::psnr::kImages];
+  for (int k = 0; k < syncfree::psnr::kImages; ++k) views[k] = wide_view_of(images[k]);
+  Elements elements;
+  for (std::size_t d = 0; d < reduced.size(); ++d) {
+    if (views[0].size[d] == 1) continue;
+    elements.size[elements.rank] = views[0].size[d];
+    elements.stride[syncfree::psnr::kCoefficient][elements.rank] = reduced[d] ? 0 : 1;
+    for (int k = 0; k < syncfree::psnr::kImages; ++k)
+      elements.stride[k][elements.rank] = views[k].stride[d];
+    ++elements.rank;
+  }
+  std::int64_t results = 1;
+  for (int d = elements.rank - 1; d >= 0; --d) {
+    std::int64_t& stride = elements.stride[syncfree::psnr::kCoefficient][d];
+    if (stride == 0) continue;
+    stride = results;
+    results *= elements.size[d];
+  }
+  return elements;
 }
 
 // As many elements as there are results, side by side, or one for all.
 Tensor arriving(const Tensor& gradient, const Tensor& preds,
                 const std::vector<std::int64_t>& sizes) {
-  check_same_device(gradient, preds, "grad_value", "preds");
-  const auto given = gradient.sizes();
-  if (!std::equal(given.begin(), given.end(), sizes.begin(), sizes.end()))
-    fail_runtime("Expected `grad_value` to have the shape of the result, but got ",
-                 shape_text(gradient), ".");
-  if (!is_floating(dtype_of(gradient)))
-    fail_runtime("Expected `grad_value` to be of a floating dtype, but got ", dtype_text(gradient),
-                 ".");
+  check_gradient("grad_value", gradient, preds, sizes);
   std::int64_t results = 1;
   for (const std::int64_t size : sizes) results *= size;
   Tensor flat = torch::stable::reshape(gradient, {results});
@@ -72,11 +76,7 @@ std::tuple<Tensor, Tensor> psnr_backward(const Tensor& preds, const Tensor& targ
   check_dtypes(preds, target);
   const std::vector<bool> reduced = reduced_dims(preds, dim);
   BackwardProblem problem;
-  problem.range.value = data_range;
-  if (interval.has_value()) {
-    if (interval->size() != 2) fail_value("Expected `interval` to be (low, high).");
-    problem.range = {DataRange::Source::kInterval, data_range, (*interval)[0], (*interval)[1]};
-  }
+  problem.range = range_of(data_range, interval);
   problem.base = base;
   problem.reduction = static_cast<Reduction>(reduction);
   const bool each = problem.reduction == Reduction::kNone;
@@ -86,11 +86,10 @@ std::tuple<Tensor, Tensor> psnr_backward(const Tensor& preds, const Tensor& targ
   Tensor grad_preds = make_gradient("preds", preds, need_preds);
   Tensor grad_target = make_gradient("target", target, need_target);
   if (!(need_preds || need_target) || preds.numel() == 0) return {grad_preds, grad_target};
-  problem.elements.kept = static_cast<int>(std::count(reduced.begin(), reduced.end(), false));
-  set_strides(problem.elements, psnr::kPreds, preds, reduced);
-  set_strides(problem.elements, psnr::kTarget, target, reduced);
-  set_strides(problem.elements, psnr::kGradPreds, need_preds ? grad_preds : preds, reduced);
-  set_strides(problem.elements, psnr::kGradTarget, need_target ? grad_target : target, reduced);
+  problem.elements = elements_of(
+      {preds, target, need_preds ? grad_preds : preds, need_target ? grad_target : target},
+      reduced);
+  for (const std::int64_t size : kept_sizes(preds, reduced)) problem.results *= size;
   problem.preds = preds.const_data_ptr();
   problem.target = target.const_data_ptr();
   if (need_preds) problem.grad_preds = grad_preds.mutable_data_ptr();
@@ -99,8 +98,8 @@ std::tuple<Tensor, Tensor> psnr_backward(const Tensor& preds, const Tensor& targ
   problem.dtype[psnr::kTarget] = problem.dtype[psnr::kGradTarget] = dtype_of(target);
   problem.grad_value = view_of(gradient);
 
-  const Tensor values = values_of(preds, target, reduced, problem.range, base);
-  problem.values = static_cast<const double*>(values.const_data_ptr());
+  const Tensor errors = squared_errors_of(preds, target, reduced, problem.results, problem.range);
+  problem.squared_errors = static_cast<const double*>(errors.const_data_ptr());
   execute(problem, preds);
   return {grad_preds, grad_target};
 }

@@ -41,6 +41,7 @@ struct Problem {
 
   // One element, or one for each index of the kept dimensions with kNone.
   void* value = nullptr;
+  bool wants_squared_error = false;  // instead of PSNR
   DType result_dtype = DType::kFloat32;
 
   States states;  // optional

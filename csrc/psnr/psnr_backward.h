@@ -2,6 +2,7 @@
 // launchers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -19,37 +20,39 @@
 
 namespace syncfree::psnr {
 
-enum Operand { kPreds, kTarget, kGradPreds, kGradTarget, kOperands };
+// What is walked together: the four images, and the coefficients of the results, which stand side
+// by side and stay where they are along dimensions that are summed over.
+enum Operand { kPreds, kTarget, kGradPreds, kGradTarget, kCoefficient, kOperands };
 
-// All four walked together. Torch has no tensor of more dimensions.
+inline constexpr int kImages = kCoefficient;
+
+// Without dimensions of size one torch can have no more: elements are counted in 63 bits.
 struct Elements {
   static constexpr int kMostDims = 64;
 
   int rank = 0;
-  int kept = 0;  // leading dimensions that index results
   std::int64_t size[kMostDims] = {};
   std::int64_t stride[kOperands][kMostDims] = {};
 
-  std::int64_t count(int begin, int end) const {
+  std::int64_t count() const {
     std::int64_t n = 1;
-    for (int d = begin; d < end; ++d) n *= size[d];
+    for (int d = 0; d < rank; ++d) n *= size[d];
     return n;
   }
-  std::int64_t results() const { return count(0, kept); }
-  std::int64_t reduced() const { return count(kept, rank); }
 };
 
 struct BackwardProblem {
   Elements elements;
+  std::int64_t results = 1;
   const void* preds = nullptr;
   const void* target = nullptr;
   void* grad_preds = nullptr;  // null where nobody asked for it
   void* grad_target = nullptr;
-  DType dtype[kOperands] = {};
+  DType dtype[kImages] = {};
 
-  const double* values = nullptr;  // PSNR of each result
-  TensorView grad_value;           // contiguous over the results, or one element
-  DataRange range;
+  const double* squared_errors = nullptr;  // of each result
+  TensorView grad_value;                   // contiguous over the results, or one element
+  DataRange range;                         // whose interval clamps
   double base = 10.0;
   Reduction reduction = Reduction::kMean;
 
@@ -58,42 +61,43 @@ struct BackwardProblem {
   }
 };
 
-// Fewer, longer dimensions where the layouts of all operands allow it. Logical order stays.
-inline Elements merged(const Elements& e) {
+// Fewer, longer dimensions where the layouts of all operands allow it, and in the order of memory:
+// each element's gradient is its own affair.
+inline Elements in_order_of_memory(const Elements& e) {
+  int order[Elements::kMostDims];
+  for (int d = 0; d < e.rank; ++d) order[d] = d;
+  const auto distance = [&](int d) {
+    std::int64_t sum = 0;
+    for (int k = 0; k < kImages; ++k) sum += e.stride[k][d];
+    return sum;
+  };
+  std::stable_sort(order, order + e.rank, [&](int a, int b) { return distance(a) > distance(b); });
   Elements out;
   for (int i = 0; i < e.rank; ++i) {
-    if (i == e.kept) out.kept = out.rank;
-    if (e.size[i] == 1) continue;
-    const int last = out.rank - 1;
-    bool joins = last >= (i < e.kept ? 0 : out.kept);
+    const int d = order[i], last = out.rank - 1;
+    bool joins = last >= 0;
     for (int k = 0; k < kOperands; ++k)
-      joins = joins && out.stride[k][last] == e.stride[k][i] * e.size[i];
+      joins = joins && out.stride[k][last] == e.stride[k][d] * e.size[d];
     const int at = joins ? last : out.rank++;
-    out.size[at] = joins ? out.size[at] * e.size[i] : e.size[i];
-    for (int k = 0; k < kOperands; ++k) out.stride[k][at] = e.stride[k][i];
+    out.size[at] = joins ? out.size[at] * e.size[d] : e.size[d];
+    for (int k = 0; k < kOperands; ++k) out.stride[k][at] = e.stride[k][d];
   }
-  if (e.kept == e.rank) out.kept = out.rank;
   return out;
 }
 
 // d PSNR / d a = -20 / ln(base) * (a - b) / squared error; this is all but (a - b).
 struct CoefficientScale {
-  Scale scale;
-  double elements;
-  double share;  // of a result in what the gradient arrives for
+  double factor;
 
   // Where the operands are identical PSNR is infinite and nothing changes it: no gradient.
-  SYNCFREE_HD double operator()(double psnr, double gradient) const {
-    const double mean = exp(scale.log_range_squared - psnr / scale.per_neper);
-    return mean == 0.0 ? 0.0 : -2.0 * scale.per_neper * share * gradient / (mean * elements);
+  SYNCFREE_HD double operator()(double squared_error, double gradient) const {
+    return squared_error == 0.0 ? 0.0 : factor * gradient / squared_error;
   }
 };
 
 inline CoefficientScale coefficient_scale(const BackwardProblem& problem) {
   const bool mean = problem.reduction == Reduction::kMean;
-  return {make_scale(problem.range.width(), problem.base),
-          static_cast<double>(problem.elements.reduced()),
-          mean ? 1.0 / static_cast<double>(problem.elements.results()) : 1.0};
+  return {-20.0 / std::log(problem.base) / (mean ? static_cast<double>(problem.results) : 1.0)};
 }
 
 void run(const BackwardProblem& problem, ParallelFor parallel_for);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/device_info.h"
-#include "core/divide.cuh"
+#include "core/divide.h"
 #include "core/store_as.h"
 #include "psnr/psnr_backward.h"
 
@@ -19,15 +19,15 @@ struct Pointers {
   const void* target;
   void* grad_preds;
   void* grad_target;
-  DType dtype[kOperands];
+  DType dtype[kImages];
 };
 
-struct Offsets {
+struct OperandOffsets {
   std::int64_t of[kOperands];
 };
 
-__device__ Offsets offsets_of(const Elements& e, std::int64_t index) {
-  Offsets offsets{};
+__device__ OperandOffsets offsets_of(const Elements& e, std::int64_t index) {
+  OperandOffsets offsets{};
   for (int d = e.rank - 1; d >= 0; --d) {
     const std::int64_t quotient = divide(index, e.size[d]);
     const std::int64_t coordinate = index - quotient * e.size[d];
@@ -39,13 +39,13 @@ __device__ Offsets offsets_of(const Elements& e, std::int64_t index) {
 }
 
 template <class Acc>
-__global__ void coefficients_kernel(const double* values, const void* gradient, DType dtype,
+__global__ void coefficients_kernel(const double* squared_errors, const void* gradient, DType dtype,
                                     bool one_gradient, CoefficientScale scale, std::int64_t results,
                                     Acc* coefficients) {
   for (std::int64_t i = blockIdx.x * static_cast<std::int64_t>(kThreads) + threadIdx.x; i < results;
        i += static_cast<std::int64_t>(gridDim.x) * kThreads)
-    coefficients[i] =
-        static_cast<Acc>(scale(values[i], load_as<double>(gradient, dtype, one_gradient ? 0 : i)));
+    coefficients[i] = static_cast<Acc>(
+        scale(squared_errors[i], load_as<double>(gradient, dtype, one_gradient ? 0 : i)));
 }
 
 // Typed<T>: both operands of one floating type. AnyTypes: asked of each element.
@@ -76,6 +76,8 @@ __device__ void store(void* data, DType dtype, std::int64_t index, Acc x) {
     store_as(data, dtype, index, static_cast<double>(x));
 }
 
+// kFlat: memory holds the elements of all images in the same order, `reduced` of each result side
+// by side.
 template <class Load, bool kFlat>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(const __grid_constant__ Elements elements, Pointers p, std::int64_t count,
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kStep;
   for (std::int64_t base = blockIdx.x * kStep + threadIdx.x; base < count; base += step) {
     Acc a[kUnroll], b[kUnroll];
-    Offsets offsets[kUnroll];
+    OperandOffsets offsets[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       // The last element again where there are no more: loads stay independent of each other.
@@ -98,30 +100,35 @@ __global__ void __launch_bounds__(kThreads)
     for (int u = 0; u < kUnroll; ++u) {
       const std::int64_t i = base + u * kThreads;
       if (i >= count) break;
-      const Acc gradient = coefficients[divide(i, reduced)] * (clamp(a[u]) - clamp(b[u]));
-      // As torch.clamp: nothing flows where it changed a value.
-      const auto passes = [&](Acc x) {
-        return !clamp.enabled || (x >= clamp.low && x <= clamp.high);
-      };
+      const std::int64_t result = kFlat ? divide(i, reduced) : offsets[u].of[kCoefficient];
+      const Acc gradient = coefficients[result] * (clamp(a[u]) - clamp(b[u]));
       if (p.grad_preds != nullptr)
         store(p.grad_preds, p.dtype[kGradPreds], kFlat ? i : offsets[u].of[kGradPreds],
-              passes(a[u]) ? gradient : Acc(0));
+              clamp.passes(a[u]) ? gradient : Acc(0));
       if (p.grad_target != nullptr)
         store(p.grad_target, p.dtype[kGradTarget], kFlat ? i : offsets[u].of[kGradTarget],
-              passes(b[u]) ? -gradient : Acc(0));
+              clamp.passes(b[u]) ? -gradient : Acc(0));
     }
   }
 }
 
-// All operands lie in memory in logical order.
-bool is_flat(const Elements& e) {
-  std::int64_t expected = 1;
+// The elements of one result, if they stand side by side in all images and results follow each
+// other in order; else 0.
+std::int64_t elements_of_flat_results(const Elements& e) {
+  std::int64_t expected = 1, reduced = 1, results = 1;
   for (int d = e.rank - 1; d >= 0; --d) {
-    for (int k = 0; k < kOperands; ++k)
-      if (e.stride[k][d] != expected) return false;
+    for (int k = 0; k < kImages; ++k)
+      if (e.stride[k][d] != expected) return 0;
     expected *= e.size[d];
+    const std::int64_t step = e.stride[kCoefficient][d];
+    if (step == 0 && results == 1) {
+      reduced *= e.size[d];
+    } else {
+      if (step != results) return 0;
+      results *= e.size[d];
+    }
   }
-  return true;
+  return reduced;
 }
 
 unsigned grid_for(std::int64_t items, std::int64_t per_block) {
@@ -133,26 +140,25 @@ unsigned grid_for(std::int64_t items, std::int64_t per_block) {
 template <class Load>
 void launch_as(const BackwardProblem& problem, void* scratch, cudaStream_t stream) {
   using Acc = typename Load::Acc;
-  const Elements elements = merged(problem.elements);
-  const std::int64_t results = elements.results(), reduced = elements.reduced();
+  const Elements elements = in_order_of_memory(problem.elements);
   Acc* coefficients = static_cast<Acc*>(scratch);
   const TensorView& gradient = problem.grad_value;
-  coefficients_kernel<<<grid_for(results, kThreads), kThreads, 0, stream>>>(
-      problem.values, gradient.data, gradient.dtype, gradient.numel() == 1,
-      coefficient_scale(problem), results, coefficients);
+  coefficients_kernel<<<grid_for(problem.results, kThreads), kThreads, 0, stream>>>(
+      problem.squared_errors, gradient.data, gradient.dtype, gradient.numel() == 1,
+      coefficient_scale(problem), problem.results, coefficients);
   Pointers pointers{problem.preds, problem.target, problem.grad_preds, problem.grad_target, {}};
-  std::copy_n(problem.dtype, kOperands, pointers.dtype);
-  const std::int64_t count = results * reduced;
-  const auto kernel =
-      is_flat(elements) ? gradient_kernel<Load, true> : gradient_kernel<Load, false>;
+  std::copy_n(problem.dtype, kImages, pointers.dtype);
+  const std::int64_t count = elements.count(), reduced = elements_of_flat_results(elements);
+  const auto kernel = reduced > 0 ? gradient_kernel<Load, true> : gradient_kernel<Load, false>;
   kernel<<<grid_for(count, kStep), kThreads, 0, stream>>>(
-      elements, pointers, count, reduced, make_clamp<Acc>(problem.range), coefficients);
+      elements, pointers, count, reduced,
+      make_clamp<Acc>(problem.range, problem.dtype[kPreds], problem.dtype[kTarget]), coefficients);
 }
 
 }  // namespace
 
 WorkspaceSize workspace_size(const BackwardProblem& problem) {
-  return {0, static_cast<std::size_t>(problem.elements.results()) * sizeof(double)};
+  return {0, static_cast<std::size_t>(problem.results) * sizeof(double)};
 }
 
 cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,

@@ -1,181 +1,114 @@
 // PSNR on the CPU: fixed chunks summed in parallel, finished in order.
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
-#include "core/isa.h"
-#include "core/merge_dims.h"
 #include "core/store_as.h"
 #include "psnr/psnr.h"
+#include "psnr/psnr_cpu_sum.h"
 #include "psnr/psnr_math.h"
-
-#define SYNCFREE_KERNEL "psnr/psnr_cpu_kernel.h"
-#include "core/for_each_isa.h"
 
 namespace syncfree::psnr {
 namespace {
 
-// Elements that are summed in float before the sum goes on in double.
-constexpr std::int64_t kRun = 4096;
+// Elements that outweigh handing them to a thread.
+constexpr std::int64_t kGrain = 32768;
 
-// Work for one thread: large enough to outweigh handing it out.
+// Pieces of a result that are summed apart: enough for all threads, few to add up in order.
 constexpr std::int64_t kMostChunks = 64;
 
-using SumContiguous = double(const void* preds, const void* target, std::int64_t count,
-                             bool clamped, double low, double high);
+// Results whose squared errors stand side by side before they become values.
+constexpr std::int64_t kTogether = 256;
 
-template <class T>
-SumContiguous* contiguous_sum() {
-  return select_isa<SumContiguous>(&baseline::psnr_squared_error<T>, &avx2::psnr_squared_error<T>,
-                                   &avx512::psnr_squared_error<T>);
-}
+class Values {
+ public:
+  explicit Values(const Problem& problem, std::int64_t elements)
+      : problem_(problem),
+        elements_(elements),
+        scale_(make_scale(problem.range.width(), problem.base)) {}
 
-SumContiguous* contiguous_sum(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return contiguous_sum<float>();
-    case DType::kFloat64:
-      return contiguous_sum<double>();
-    case DType::kFloat16:
-      return contiguous_sum<Half>();
-    case DType::kBFloat16:
-      return contiguous_sum<BFloat16>();
-    case DType::kUInt8:
-      return contiguous_sum<std::uint8_t>();
-    default:
-      return nullptr;
-  }
-}
+  bool are_kept() const { return problem_.reduction == Reduction::kNone || problem_.kept == 0; }
 
-// Copies a run of logical elements side by side, in the type that the sum computes in.
-template <class Acc>
-void gather(const TensorView& view, int begin, std::int64_t base, std::int64_t first,
-            std::int64_t count, Acc* out) {
-  const int rank = view.rank;
-  std::int64_t coordinate[kMaxRank] = {};
-  std::int64_t offset = base, rest = first;
-  for (int d = rank - 1; d >= begin; --d) {
-    coordinate[d] = rest % view.size[d];
-    rest /= view.size[d];
-    offset += coordinate[d] * view.stride[d];
-  }
-  dispatch_dtype(view.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* data = static_cast<const T*>(view.data);
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = to<Acc>(data[offset]);
-      for (int d = rank - 1; d >= begin; --d) {
-        offset += view.stride[d];
-        if (++coordinate[d] < view.size[d]) break;
-        offset -= coordinate[d] * view.stride[d];
-        coordinate[d] = 0;
-      }
-    }
-  });
-}
-
-std::int64_t offset_of(const TensorView& view, int end, std::int64_t index) {
-  std::int64_t offset = 0;
-  for (int d = end - 1; d >= 0; --d) {
-    offset += index % view.size[d] * view.stride[d];
-    index /= view.size[d];
-  }
-  return offset;
-}
-
-struct Sum {
-  const Problem& problem;
-  TensorView preds;
-  TensorView target;
-  int kept;
-  std::int64_t results = 1;
-  std::int64_t reduced = 1;
-  SumContiguous* same_type = nullptr;
-  bool contiguous = false;
-  bool clamped;
-
-  explicit Sum(const Problem& p)
-      : problem(p),
-        preds(p.preds),
-        target(p.target),
-        kept(p.kept),
-        clamped(p.range.source == DataRange::Source::kInterval) {
-    merge_dims(preds, target, kept, preds.rank);
-    kept = merge_dims(preds, target, 0, kept);
-    for (int d = 0; d < preds.rank; ++d) (d < kept ? results : reduced) *= preds.size[d];
-    const int inner = preds.rank - 1;
-    if (preds.dtype == target.dtype) same_type = contiguous_sum(preds.dtype);
-    contiguous = same_type != nullptr &&
-                 (preds.rank == kept || (preds.rank == kept + 1 && preds.stride[inner] == 1 &&
-                                         target.stride[inner] == 1));
+  // Stores a value of its own, or gives what it adds to the sum of all.
+  double finish(std::int64_t result, double squared_error) const {
+    const double value = problem_.wants_squared_error
+                             ? squared_error
+                             : value_of(result, squared_error, elements_, scale_, problem_.states);
+    if (!are_kept()) return value;
+    store_as(problem_.value, problem_.result_dtype, result, value);
+    return 0.0;
   }
 
-  double operator()(std::int64_t result, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t a = offset_of(preds, kept, result), b = offset_of(target, kept, result);
-    const bool wide = preds.dtype == DType::kFloat64 || target.dtype == DType::kFloat64;
-    double sum = 0.0;
-    for (std::int64_t first = begin; first < end; first += kRun) {
-      const std::int64_t count = std::min(kRun, end - first);
-      if (contiguous) {
-        sum += same_type(at(preds, a + first), at(target, b + first), count, clamped,
-                         problem.range.low, problem.range.high);
-      } else if (wide) {
-        sum += gathered<double>(a, b, first, count);
-      } else {
-        sum += gathered<float>(a, b, first, count);
-      }
-    }
-    return sum;
+  void store_sum(double sum, std::int64_t results) const {
+    if (are_kept()) return;
+    const bool mean = problem_.reduction == Reduction::kMean;
+    store_as(problem_.value, problem_.result_dtype, 0,
+             mean ? sum / static_cast<double>(results) : sum);
   }
 
  private:
-  static const void* at(const TensorView& view, std::int64_t offset) {
-    return static_cast<const char*>(view.data) + offset * size_of(view.dtype);
-  }
-
-  template <class Acc>
-  double gathered(std::int64_t a, std::int64_t b, std::int64_t first, std::int64_t count) const {
-    alignas(64) thread_local Acc x[kRun];
-    alignas(64) thread_local Acc y[kRun];
-    gather(preds, kept, a, first, count, x);
-    gather(target, kept, b, first, count, y);
-    return contiguous_sum<Acc>()(x, y, count, clamped, problem.range.low, problem.range.high);
-  }
+  const Problem& problem_;
+  const std::int64_t elements_;
+  const Scale scale_;
 };
+
+// Results of several chunks, or a single one.
+void run_large(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
+  const std::int64_t reduced = errors.reduced(), results = errors.results();
+  const Chunks chunks = make_chunks(reduced, kRun, kMostChunks);
+  std::vector<double> partial(static_cast<std::size_t>(results * chunks.count));
+  const std::int64_t grain = std::max<std::int64_t>(
+      1, kGrain / std::max<std::int64_t>(1, std::min(chunks.elements, reduced)));
+  parallel_ranges(parallel_for, 0, results * chunks.count, grain,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t item = begin; item < end; ++item) {
+                      const std::int64_t first = item % chunks.count * chunks.elements;
+                      partial[item] = errors.of_elements(
+                          item / chunks.count, first, std::min(first + chunks.elements, reduced));
+                    }
+                  });
+  double total = 0.0;
+  for (std::int64_t result = 0; result < results; ++result) {
+    double squared = 0.0;
+    for (std::int64_t c = 0; c < chunks.count; ++c) squared += partial[result * chunks.count + c];
+    total += values.finish(result, squared);
+  }
+  values.store_sum(total, results);
+}
+
+// Many results of one run each: whole ones for each thread. Groups whose values are added up apart
+// are as large whatever the threads.
+void run_small(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
+  const std::int64_t results = errors.results();
+  const std::int64_t group =
+      std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, errors.reduced()));
+  const std::int64_t groups = (results + group - 1) / group;
+  std::vector<double> partial(static_cast<std::size_t>(values.are_kept() ? 0 : groups));
+  parallel_ranges(parallel_for, 0, groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    double squared[kTogether];
+    for (std::int64_t g = begin; g < end; ++g) {
+      const std::int64_t behind = std::min(results, (g + 1) * group);
+      double total = 0.0;
+      for (std::int64_t first = g * group; first < behind; first += kTogether) {
+        const std::int64_t count = std::min(kTogether, behind - first);
+        errors.of_results(first, count, squared);
+        for (std::int64_t i = 0; i < count; ++i) total += values.finish(first + i, squared[i]);
+      }
+      if (!partial.empty()) partial[g] = total;
+    }
+  });
+  double total = 0.0;
+  for (const double each : partial) total += each;
+  values.store_sum(total, results);
+}
 
 }  // namespace
 
 void run(const Problem& problem, ParallelFor parallel_for) {
-  const Sum sum(problem);
-  const Chunks chunks = make_chunks(sum.reduced, kRun, kMostChunks);
-  std::vector<double> partial(static_cast<std::size_t>(sum.results * chunks.count));
-  const std::int64_t grain = std::max<std::int64_t>(
-      1, 32768 / std::max<std::int64_t>(1, std::min(chunks.elements, sum.reduced)));
-  parallel_ranges(parallel_for, 0, sum.results * chunks.count, grain,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t item = begin; item < end; ++item) {
-                      const std::int64_t first = item % chunks.count * chunks.elements;
-                      partial[item] = sum(item / chunks.count, first,
-                                          std::min(first + chunks.elements, sum.reduced));
-                    }
-                  });
-
-  const Scale scale = make_scale(problem.range.width(), problem.base);
-  double total = 0.0;
-  for (std::int64_t result = 0; result < sum.results; ++result) {
-    double squared = 0.0;
-    for (std::int64_t c = 0; c < chunks.count; ++c) squared += partial[result * chunks.count + c];
-    const double value = value_of(result, squared, sum.reduced, scale, problem.states);
-    if (problem.reduction == Reduction::kNone || problem.kept == 0)
-      store_as(problem.value, problem.result_dtype, result, value);
-    else
-      total += value;
-  }
-  if (problem.reduction == Reduction::kNone || problem.kept == 0) return;
-  store_as(
-      problem.value, problem.result_dtype, 0,
-      problem.reduction == Reduction::kMean ? total / static_cast<double>(sum.results) : total);
+  const SquaredErrors errors(problem);
+  const Values values(problem, errors.reduced());
+  const bool small = errors.results() > 1 && errors.reduced() <= kRun;
+  (small ? run_small : run_large)(errors, values, parallel_for);
 }
 
 }  // namespace syncfree::psnr

@@ -9,7 +9,7 @@ double psnr_squared_error(const void* preds, const void* target, std::int64_t co
   constexpr int kLanes = 4 * SYNCFREE_VECTOR_BYTES / static_cast<int>(sizeof(Acc));
   const T* a = static_cast<const T*>(preds);
   const T* b = static_cast<const T*>(target);
-  const Clamp<Acc> clamp{clamped, static_cast<Acc>(low), static_cast<Acc>(high)};
+  const Clamp<Acc> clamp{clamped, static_cast<Acc>(low), static_cast<Acc>(high), {}, {}};
   Acc lane[kLanes] = {};
   std::int64_t i = 0;
   if (clamped) {

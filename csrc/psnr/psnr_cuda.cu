@@ -45,8 +45,10 @@ struct Output {
   Reduction reduction;
   Scale scale;
   States states;
+  bool wants_squared_error;
 
   __device__ double value_of(std::int64_t result, double squared_error, std::int64_t count) const {
+    if (wants_squared_error) return squared_error;
     return psnr::value_of(result, squared_error, count, scale, states);
   }
   __device__ void store(std::int64_t index, double x) const { store_as(value, dtype, index, x); }
@@ -237,8 +239,9 @@ WorkspaceSize workspace_size(const Problem& problem) {
 
 cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream) {
   const Plan plan = make_plan(problem);
-  const Output output{problem.value, problem.result_dtype, problem.reduction,
-                      make_scale(problem.range.width(), problem.base), problem.states};
+  const Output output{problem.value,     problem.result_dtype,
+                      problem.reduction, make_scale(problem.range.width(), problem.base),
+                      problem.states,    problem.wants_squared_error};
   auto* ticket = static_cast<std::uint32_t*>(workspace.zeroed);
   auto* partial = static_cast<double*>(workspace.scratch);
   double* values = partial + plan.operands.results * plan.pieces.count;
@@ -246,7 +249,7 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStrea
   with_loader(plan, [&](auto tag) {
     using Loader = typename decltype(tag)::type;
     using Acc = typename Loader::Acc;
-    const auto clamp = make_clamp<Acc>(problem.range);
+    const auto clamp = make_clamp<Acc>(problem.range, problem.preds.dtype, problem.target.dtype);
     status = plan.narrow ? launch_early(narrow_kernel<Acc>, plan.blocks, kThreads, 0, stream,
                                         plan.operands, clamp, plan.chunks, output, ticket, partial)
                          : launch_early(wide_kernel<Loader>, plan.blocks, kThreads, 0, stream,

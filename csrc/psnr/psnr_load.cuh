@@ -118,9 +118,9 @@ struct ContiguousLoader {
   bool aligned;
 
   __device__ ContiguousLoader(const Operands& o, std::int64_t result, std::int64_t first) {
-    const Offsets base = place_of(o, result, 0, o.kept).offsets;
-    preds = static_cast<const T*>(o.preds.data) + base.preds + first;
-    target = static_cast<const T*>(o.target.data) + base.target + first;
+    const PairOffsets base = place_of(o, result, 0, o.kept).offsets;
+    preds = static_cast<const T*>(o.preds.data) + base.first + first;
+    target = static_cast<const T*>(o.target.data) + base.second + first;
     aligned = is_aligned(preds) && is_aligned(target);
   }
 
@@ -142,26 +142,26 @@ struct ContiguousLoader {
 // Element by element through any strides; divides only where a row begins.
 struct Walk {
   const Operands& o;
-  Offsets base;
+  PairOffsets base;
   std::int64_t index;
   Place place;
 
-  __device__ Walk(const Operands& operands, const Offsets& base_of_result, std::int64_t i)
+  __device__ Walk(const Operands& operands, const PairOffsets& base_of_result, std::int64_t i)
       : o(operands),
         base(base_of_result),
         index(i),
         place(place_of(operands, i, operands.kept, operands.preds.rank)) {}
 
-  __device__ Offsets offsets() const {
-    return {base.preds + place.offsets.preds, base.target + place.offsets.target};
+  __device__ PairOffsets offsets() const {
+    return {base.first + place.offsets.first, base.second + place.offsets.second};
   }
   __device__ void step() {
     ++index;
     if (--place.left == 0) {
       place = place_of(o, index, o.kept, o.preds.rank);
     } else {
-      place.offsets.preds += o.preds.stride[o.preds.rank - 1];
-      place.offsets.target += o.target.stride[o.preds.rank - 1];
+      place.offsets.first += o.preds.stride[o.preds.rank - 1];
+      place.offsets.second += o.target.stride[o.preds.rank - 1];
     }
   }
 };
@@ -177,7 +177,7 @@ struct StridedLoader {
   static constexpr int kBlocksPerMultiprocessor = 3;
 
   const Operands& o;
-  Offsets base;
+  PairOffsets base;
   std::int64_t first;
 
   __device__ StridedLoader(const Operands& operands, std::int64_t result, std::int64_t from)
@@ -200,17 +200,17 @@ struct StridedLoader {
 
   __device__ Raw load(int i) const {
     Walk walk(o, base, first + i);
-    const Offsets at = walk.offsets();
+    const PairOffsets at = walk.offsets();
     const int last = o.preds.rank - 1;
     if (walk.place.left >= kVector)
-      return {load_row(preds_at(at.preds), o.preds.stride[last]),
-              load_row(target_at(at.target), o.target.stride[last])};
+      return {load_row(preds_at(at.first), o.preds.stride[last]),
+              load_row(target_at(at.second), o.target.stride[last])};
     Raw raw{};
 #pragma unroll
     for (int k = 0; k < kVector; ++k) {
       if (k > 0) walk.step();
-      raw.preds.put(k, *preds_at(walk.offsets().preds));
-      raw.target.put(k, *target_at(walk.offsets().target));
+      raw.preds.put(k, *preds_at(walk.offsets().first));
+      raw.target.put(k, *target_at(walk.offsets().second));
     }
     return raw;
   }
@@ -222,8 +222,8 @@ struct StridedLoader {
 #pragma unroll 1
     for (int k = 0; k < count; ++k) {
       if (k > 0) walk.step();
-      const Acc d = clamp(to<Acc>(*preds_at(walk.offsets().preds))) -
-                    clamp(to<Acc>(*target_at(walk.offsets().target)));
+      const Acc d = clamp(to<Acc>(*preds_at(walk.offsets().first))) -
+                    clamp(to<Acc>(*target_at(walk.offsets().second)));
       sum += d * d;
     }
     return sum;
@@ -240,7 +240,7 @@ struct MixedLoader {
   static constexpr int kBlocksPerMultiprocessor = 4;
 
   const Operands& o;
-  Offsets base;
+  PairOffsets base;
   std::int64_t first;
 
   __device__ MixedLoader(const Operands& operands, std::int64_t result, std::int64_t from)
@@ -252,8 +252,8 @@ struct MixedLoader {
 #pragma unroll 1
     for (int k = 0; k < count; ++k) {
       if (k > 0) walk.step();
-      const Acc d = clamp(load_as<Acc>(o.preds.data, o.preds.dtype, walk.offsets().preds)) -
-                    clamp(load_as<Acc>(o.target.data, o.target.dtype, walk.offsets().target));
+      const Acc d = clamp(load_as<Acc>(o.preds.data, o.preds.dtype, walk.offsets().first)) -
+                    clamp(load_as<Acc>(o.target.data, o.target.dtype, walk.offsets().second));
       sum += d * d;
     }
     return sum;

@@ -60,8 +60,8 @@ struct PixelLoader {
   __device__ PixelLoader(const Operands& o, std::int64_t result, std::int64_t first)
       : PixelLoader(o, place_of(o, result, 0, o.kept).offsets,
                     place_of(o, first, o.kept, o.preds.rank).offsets) {}
-  __device__ PixelLoader(const Operands& o, const Offsets& base, const Offsets& pixels)
-      : preds(o.preds, base.preds + pixels.preds), target(o.target, base.target + pixels.target) {}
+  __device__ PixelLoader(const Operands& o, const PairOffsets& base, const PairOffsets& pixels)
+      : preds(o.preds, base.first + pixels.first), target(o.target, base.second + pixels.second) {}
 
   __device__ Raw load(int i) const {
     Raw raw;

@@ -3,43 +3,15 @@
 
 #include <algorithm>
 
-#include "core/divide.cuh"
-#include "core/merge_dims.h"
-#include "core/tensor_view.h"
-#include "psnr/psnr.h"
+#include "core/divide.h"
+#include "core/pair_offsets.h"
 #include "psnr/psnr_math.h"
+#include "psnr/psnr_operands.h"
 
 namespace syncfree::psnr {
 
-// The problem with its dimensions merged: results x reduced elements.
-struct Operands {
-  TensorView preds;
-  TensorView target;
-  int kept;  // leading dimensions of the views that index results
-  std::int64_t results;
-  std::int64_t reduced;
-  bool contiguous;  // the elements of one result follow each other in both
-};
-
-inline Operands make_operands(const Problem& problem) {
-  Operands o{problem.preds, problem.target, problem.kept, 1, 1, false};
-  merge_dims(o.preds, o.target, o.kept, o.preds.rank);
-  o.kept = merge_dims(o.preds, o.target, 0, o.kept);
-  for (int i = 0; i < o.preds.rank; ++i) (i < o.kept ? o.results : o.reduced) *= o.preds.size[i];
-  const int inner = o.preds.rank - 1;
-  o.contiguous =
-      o.preds.rank == o.kept ||
-      (o.preds.rank == o.kept + 1 && o.preds.stride[inner] == 1 && o.target.stride[inner] == 1);
-  return o;
-}
-
-struct Offsets {
-  std::int64_t preds;
-  std::int64_t target;
-};
-
 struct Place {
-  Offsets offsets;
+  PairOffsets offsets;
   std::int64_t left;  // elements from here to the end of the last dimension
 };
 
@@ -51,8 +23,8 @@ __device__ inline Place place_of(const Operands& o, std::int64_t index, int begi
     const std::int64_t quotient = d > begin ? divide(index, size) : 0;
     const std::int64_t coordinate = index - quotient * size;
     if (d == end - 1) place.left = size - coordinate;
-    place.offsets.preds += coordinate * o.preds.stride[d];
-    place.offsets.target += coordinate * o.target.stride[d];
+    place.offsets.first += coordinate * o.preds.stride[d];
+    place.offsets.second += coordinate * o.target.stride[d];
     index = quotient;
   }
   return place;

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count;
        i += step)
-    divide_element(problem, i);
+    divide_element(problem, offsets_of(problem.num, problem.denom, i), i);
 }
 
 }  // namespace

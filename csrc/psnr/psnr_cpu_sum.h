@@ -1,0 +1,197 @@
+// Squared errors on the CPU. Elements are taken in logical order, in runs that start at the same
+// places in every layout, so that a layout costs its reads and changes no bit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/isa.h"
+#include "core/row_walk.h"
+#include "psnr/psnr_math.h"
+#include "psnr/psnr_operands.h"
+
+#define SYNCFREE_KERNEL "psnr/psnr_cpu_kernel.h"
+#include "core/for_each_isa.h"
+
+namespace syncfree::psnr {
+
+// Elements that are summed in float before the sum goes on in double.
+inline constexpr std::int64_t kRun = 4096;
+
+// Results of fewer elements are not worth a call each.
+inline constexpr std::int64_t kShort = 64;
+
+class SquaredErrors {
+ public:
+  explicit SquaredErrors(const Problem& problem)
+      : o_(make_operands(problem)),
+        clamp_(make_clamp<double>(problem.range, problem.preds.dtype, problem.target.dtype)) {}
+
+  std::int64_t results() const { return o_.results; }
+  std::int64_t reduced() const { return o_.reduced; }
+
+  // Of elements [begin, end) of one result.
+  double of_elements(std::int64_t result, std::int64_t begin, std::int64_t end) const {
+    const Walk kept = walk_results(result);
+    return with_type([&]<class T>(TypeTag<T>) {
+      double sum = 0.0;
+      for (std::int64_t first = begin; first < end; first += kRun)
+        sum += of_run<T>(kept, first, std::min(kRun, end - first));
+      return sum;
+    });
+  }
+
+  // Of `count` results, each of one run of elements.
+  void of_results(std::int64_t first, std::int64_t count, double* sums) const {
+    with_type([&]<class T>(TypeTag<T>) {
+      Walk kept = walk_results(first);
+      while (count > 0) {
+        const std::int64_t taken = take_results<T>(kept, count, sums);
+        kept.advance(taken);
+        sums += taken;
+        count -= taken;
+      }
+    });
+  }
+
+ private:
+  using Walk = RowWalk<2, kMaxRank>;
+  static constexpr int kPreds = 0, kTarget = 1;
+
+  // With the type in which elements are put side by side: their own, or that of the arithmetic.
+  template <class F>
+  std::invoke_result_t<F, TypeTag<float>> with_type(F&& f) const {
+    if (o_.preds.dtype == o_.target.dtype) {
+      switch (o_.preds.dtype) {
+        case DType::kFloat16:
+          return f(TypeTag<Half>{});
+        case DType::kBFloat16:
+          return f(TypeTag<BFloat16>{});
+        case DType::kUInt8:
+          return f(TypeTag<std::uint8_t>{});
+        default:
+          break;
+      }
+    }
+    if (o_.preds.dtype == DType::kFloat64 || o_.target.dtype == DType::kFloat64)
+      return f(TypeTag<double>{});
+    return f(TypeTag<float>{});
+  }
+
+  Walk walk_results(std::int64_t result) const {
+    return Walk({o_.kept, o_.preds.size, {o_.preds.stride, o_.target.stride}}, result);
+  }
+  Walk walk_elements(const Walk& result, std::int64_t element) const {
+    const int kept = o_.kept;
+    return Walk({o_.preds.rank - kept,
+                 o_.preds.size + kept,
+                 {o_.preds.stride + kept, o_.target.stride + kept}},
+                element, {result.offset(kPreds), result.offset(kTarget)});
+  }
+
+  // Of results in a row of the kept dimensions, as many as fit into a run. How many were taken.
+  template <class T>
+  std::int64_t take_results(const Walk& kept, std::int64_t most, double* sums) const {
+    const std::int64_t row = std::min(most, kept.left_in_row());
+    if (reads_in_place<T>()) {
+      for (std::int64_t i = 0; i < row; ++i)
+        sums[i] =
+            of_buffers(at<T>(o_.preds, kept.offset(kPreds) + i * kept.step(kPreds)),
+                       at<T>(o_.target, kept.offset(kTarget) + i * kept.step(kTarget)), o_.reduced);
+      return row;
+    }
+    if (o_.preds.rank != o_.kept + 1) {
+      *sums = of_run<T>(kept, 0, o_.reduced);
+      return 1;
+    }
+    alignas(64) thread_local T x[kRun];
+    alignas(64) thread_local T y[kRun];
+    const std::int64_t count = std::min(row, kRun / std::max<std::int64_t>(o_.reduced, 1));
+    const int inner = o_.preds.rank - 1;
+    read(o_.preds, kept.offset(kPreds), kept.step(kPreds), count, o_.preds.stride[inner],
+         o_.reduced, x);
+    read(o_.target, kept.offset(kTarget), kept.step(kTarget), count, o_.target.stride[inner],
+         o_.reduced, y);
+    for (std::int64_t i = 0; i < count; ++i)
+      sums[i] = of_buffers(x + i * o_.reduced, y + i * o_.reduced, o_.reduced);
+    return count;
+  }
+
+  template <class T>
+  double of_run(const Walk& kept, std::int64_t first, std::int64_t count) const {
+    if (reads_in_place<T>())
+      return of_buffers(at<T>(o_.preds, kept.offset(kPreds) + first),
+                        at<T>(o_.target, kept.offset(kTarget) + first), count);
+    alignas(64) thread_local T x[kRun];
+    alignas(64) thread_local T y[kRun];
+    Walk walk = walk_elements(kept, first);
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t row = std::min(walk.left_in_row(), count - done);
+      const std::int64_t rows =
+          std::max<std::int64_t>(1, std::min(walk.whole_rows(), (count - done) / row));
+      for (const int view : {kPreds, kTarget})
+        read(view == kPreds ? o_.preds : o_.target, walk.offset(view), walk.row_step(view), rows,
+             walk.step(view), row, (view == kPreds ? x : y) + done);
+      if (rows > 1)
+        walk.advance_rows(rows);
+      else
+        walk.advance(row);
+      done += rows * row;
+    }
+    return of_buffers(x, y, count);
+  }
+
+  // Of two runs side by side.
+  template <class T>
+  double of_buffers(const T* x, const T* y, std::int64_t count) const {
+    if (count > kShort) {
+      static const auto sum =
+          select_isa<SumContiguous>(&baseline::psnr_squared_error<T>, &avx2::psnr_squared_error<T>,
+                                    &avx512::psnr_squared_error<T>);
+      return sum(x, y, count, clamp_.enabled, clamp_.low, clamp_.high);
+    }
+    using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const Clamp<Acc> clamp{
+        clamp_.enabled, static_cast<Acc>(clamp_.low), static_cast<Acc>(clamp_.high), {}, {}};
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Acc d = clamp(to<Acc>(x[i])) - clamp(to<Acc>(y[i]));
+      sum += static_cast<double>(d) * d;
+    }
+    return sum;
+  }
+  using SumContiguous = double(const void* preds, const void* target, std::int64_t count,
+                               bool clamped, double low, double high);
+
+  template <class T>
+  static const T* at(const TensorView& view, std::int64_t offset) {
+    return static_cast<const T*>(view.data) + offset;
+  }
+
+  template <class T>
+  static void read(const TensorView& view, std::int64_t offset, std::int64_t row_step,
+                   std::int64_t rows, std::int64_t step, std::int64_t count, T* out) {
+    if constexpr (std::is_floating_point_v<T>)
+      dispatch_dtype(view.dtype, [&]<class From>(TypeTag<From>) {
+        load_rows(at<From>(view, offset), row_step, rows, step, count, out);
+      });
+    else
+      load_rows(at<T>(view, offset), row_step, rows, step, count, out);
+  }
+
+  // Whether elements stand side by side already, as T.
+  template <class T>
+  bool reads_in_place() const {
+    const auto is_t = [](DType dtype) {
+      return dispatch_dtype(dtype,
+                            []<class From>(TypeTag<From>) { return std::is_same_v<From, T>; });
+    };
+    return o_.contiguous && is_t(o_.preds.dtype) && is_t(o_.target.dtype);
+  }
+
+  const Operands o_;
+  const Clamp<double> clamp_;
+};
+
+}  // namespace syncfree::psnr
