@@ -56,3 +56,11 @@ def test_image_quality_of_equal_images(device: str) -> None:
     a, _ = image_pair((1, 1, 20, 30), torch.float32, device)
     for gradient in gradients(lambda x, y: sum(image_quality(x, y, 1.0)), a, a):
         assert (gradient == 0).all()
+
+
+def test_psnr_of_a_bad_pixel_spoils_all_gradients(device: str) -> None:
+    """As that of PSNR alone: zeros would pass a guard against NaN."""
+    images = image_pair((1, 1, 20, 30), torch.float32, device)
+    images[1][0, 0, 3, 4] = torch.nan
+    for gradient in gradients(lambda x, y: image_quality(x, y, 1.0).psnr, *images):
+        assert gradient.isnan().all()

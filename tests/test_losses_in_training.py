@@ -154,15 +154,33 @@ def test_on_another_device() -> None:
     assert all(torch.equal(g.cpu(), w.cpu()) for g, w in zip(got, want, strict=True))
 
 
-@pytest.mark.needs_cuda
-def test_compiled_losses_take_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept for backward must be a tensor that torch.compile knows of."""
-    torch._dynamo.reset()
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An entry for each loss that asks whether one pass gives its gradients."""
+    questions: list[int] = []
     ask = _one_pass.ssim_gives_gradients
     monkeypatch.setattr(
-        _one_pass, "ssim_gives_gradients", lambda *a: asked.append(len(a)) or ask(*a)
+        _one_pass, "ssim_gives_gradients", lambda *a: questions.append(len(a)) or ask(*a)
     )
+    return questions
+
+
+@pytest.mark.needs_cuda
+def test_losses_whose_memory_is_spared_take_two(asked: list[int]) -> None:
+    """What one pass keeps would stay where it is."""
+    images = image_pair((1, 1, 720, 1280), torch.float32, "cuda")
+    with torch.autograd.graph.save_on_cpu():
+        got = gradients(l1_ssim_loss, *images)
+    assert not asked
+    for g, w in zip(got, gradients(l1_ssim_loss, *images), strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-12)
+    assert len(asked) == 1
+
+
+@pytest.mark.needs_cuda
+def test_compiled_losses_take_two(asked: list[int]) -> None:
+    """What is kept for backward must be a tensor that torch.compile knows of."""
+    torch._dynamo.reset()
     images = image_pair((1, 1, 720, 1280), torch.float32, "cuda")
     compiled = torch.compile(l1_ssim_loss, fullgraph=True, backend="aot_eager")
     got = gradients(compiled, *images)

@@ -273,3 +273,12 @@ def test_changed_images_are_noticed(device: str) -> None:
         a += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         value.backward()
+
+
+@pytest.mark.parametrize("weight", [0.2, 1.0])
+def test_an_empty_batch_twice(weight: float, device: str) -> None:
+    images = [torch.empty(0, 3, 256, 256, device=device, requires_grad=True) for _ in "ab"]
+    value = loss(weight)(*images)
+    for _ in range(2):
+        first, second = torch.autograd.grad(value, images, retain_graph=True)
+        assert first.shape == second.shape == images[0].shape

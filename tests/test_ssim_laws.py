@@ -243,6 +243,20 @@ def test_flat_images_without_constants_are_undefined(device: str) -> None:
     assert values(x, x, Window(), k1=0.0, k2=0.0).isnan().all()
 
 
+@pytest.mark.parametrize("size", [20, 600])
+@pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)
+def test_constants_next_to_nothing(window: Window, size: int, device: str) -> None:
+    """Whose products are no normal floats, as some have them against a division by zero."""
+    black = torch.zeros(1, 1, size, size, device=device, requires_grad=True)
+    options = {"data_range": 1.0, "k1": 1e-10, "k2": 1e-10, **window.options}
+    value, contrast = structural_similarity_index_measure(
+        black, black.detach(), return_contrast_sensitivity=True, **options
+    )
+    assert value == contrast == 1
+    (gradient,) = torch.autograd.grad(value, black)
+    assert (gradient == 0).all()
+
+
 @pytest.mark.needs_cuda
 def test_rows_too_far_apart_for_32_bits() -> None:
     step, height, width = 1 << 32, 6, 32

@@ -17,6 +17,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <stdexcept>
@@ -81,9 +82,14 @@ std::optional<Operator> operator_of(const char* name, const char* overload) {
     if (!parameter) return std::nullopt;
     op.parameters.push_back(*parameter);
   }
-  for (const c10::Argument& result : schema.returns())
-    if (result.type()->kind() != c10::TypeKind::TensorType) return std::nullopt;
-  return op;
+  const auto& results = schema.returns();
+  const auto are_all = [&](c10::TypeKind kind) {
+    return std::all_of(results.begin(), results.end(),
+                       [&](const c10::Argument& result) { return result.type()->kind() == kind; });
+  };
+  const bool known = are_all(c10::TypeKind::TensorType) ||
+                     (results.size() == 1 && are_all(c10::TypeKind::BoolType));
+  return known ? std::optional(std::move(op)) : std::nullopt;
 }
 
 // False for what is not plainly of the type, which torch may know to convert or to refuse.
@@ -168,7 +174,10 @@ class WithoutGil {
 
 PyObject* results_of(std::vector<c10::IValue>&& stack) {
   if (stack.empty()) Py_RETURN_NONE;
-  if (stack.size() == 1) return THPVariable_Wrap(std::move(stack[0]).toTensor());
+  if (stack.size() == 1) {
+    if (stack[0].isBool()) return PyBool_FromLong(stack[0].toBool());
+    return THPVariable_Wrap(std::move(stack[0]).toTensor());
+  }
   PyObject* results = PyTuple_New(static_cast<Py_ssize_t>(stack.size()));
   for (std::size_t i = 0; results != nullptr && i < stack.size(); ++i) {
     PyObject* result = THPVariable_Wrap(std::move(stack[i]).toTensor());

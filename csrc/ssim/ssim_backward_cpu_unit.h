@@ -9,7 +9,7 @@ class Backward {
         depth_(plan.axes[kDepth]),
         height_(plan.axes[kHeight]),
         width_(plan.axes[kWidth]),
-        clamp_(make_clamp<double>(images_.range)),
+        clamp_(make_clamp<double>(images_.range, images_.preds.dtype, images_.target.dtype)),
         preds_row_(width_.size),
         target_row_(width_.size),
         pooled_row_(width_.size) {}
@@ -59,7 +59,6 @@ class Backward {
   double pixel(const TensorView& view, std::int64_t z, std::int64_t y, std::int64_t x) const {
     return clamp_(load_as<double>(view.data, view.dtype, pixel_offset(view, plane_, z, y, x)));
   }
-  static double finite_or_zero(double x) { return x - x == 0.0 ? x : 0.0; }
 
   // One row of both images, unclamped, from column `begin` on.
   struct Rows {
@@ -268,11 +267,9 @@ class Backward {
       store(by_target + i, (s - d) * scale - error);
     }
     if (!clamp.enabled) return;
-    // As torch.clamp: nothing flows where it changed a value, NaN included.
-    const auto passes = [&](double x) { return x >= clamp.low && x <= clamp.high; };
     for (std::int64_t i = 0; i < count; ++i) {
-      if (!passes(rows.preds[i])) by_preds[i] = 0.0;
-      if (!passes(rows.target[i])) by_target[i] = 0.0;
+      if (!clamp.passes(rows.preds[i])) by_preds[i] = 0.0;
+      if (!clamp.passes(rows.target[i])) by_target[i] = 0.0;
     }
   }
 

@@ -50,7 +50,7 @@ BackwardJob<Acc> make_job(const BackwardProblem& problem) {
   job.channels = images.preds.size[1];
   job.planes = images.preds.size[0] * job.channels;
   for (int axis = 0; axis < 3; ++axis) job.axes[axis] = backward_axis(images, axis);
-  job.clamp = make_clamp<Acc>(images.range);
+  job.clamp = make_clamp<Acc>(images.range, images.preds.dtype, images.target.dtype);
   job.constants_in_memory = nullptr;
   job.grad_value = upstream(problem.grad_value, problem.constant_grad_value);
   job.grad_contrast = upstream(problem.grad_contrast);

@@ -2,7 +2,7 @@
 // back, in double.
 #pragma once
 
-#include "core/divide.cuh"
+#include "core/divide.h"
 #include "ssim/ssim_backward_job.cuh"
 
 namespace syncfree::ssim {
@@ -83,7 +83,6 @@ class PlanePixels {
   __device__ Pixel pivot() const { return pivot_; }
 
  private:
-  __device__ static double finite_or_zero(double x) { return x - x == 0.0 ? x : 0.0; }
   __device__ static double load(const Image& image, std::int64_t plane, std::int64_t z,
                                 std::int64_t y, std::int64_t x) {
     return load_pixel<double>(
@@ -255,7 +254,7 @@ static __global__ void __launch_bounds__(kPassThreads)
     const auto write = [&](const GradientImage& gradient, double pixel, double value) {
       if (gradient.data == nullptr) return;
       // Pooled images saw no clamp.
-      const double passed = clamp_passes(job.clamp, pixel) ? value : 0.0;
+      const double passed = job.clamp.passes(pixel) ? value : 0.0;
       gradient.store(plane_offset(gradient, job.channels, plane) + z * gradient.stride[2] +
                          y * gradient.stride[3] + x * gradient.stride[4],
                      passed + pooled_share(job, gradient.pooled, plane, z, y, x));

@@ -94,12 +94,6 @@ __device__ std::int64_t plane_offset(const Strided& image, std::int64_t channels
   return batch * image.stride[0] + (plane - batch * channels) * image.stride[1];
 }
 
-// As torch.clamp: nothing flows where it changed a value, NaN included.
-template <class Acc>
-__device__ bool clamp_passes(const Clamp<Acc>& clamp, Acc x) {
-  return !clamp.enabled || (x >= clamp.low && x <= clamp.high);
-}
-
 // Of the default window, on either side.
 inline constexpr int kReach = 5;
 

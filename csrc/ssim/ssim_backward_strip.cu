@@ -61,11 +61,11 @@ bool backward_strips_apply(const BackwardProblem& problem) {
   const auto row_fits = [&](const TensorView& view) {
     return std::abs(view.stride[4]) * view.size[4] < INT32_MAX;
   };
-  return pads && row_fits(images.preds) && row_fits(images.target) &&
-         images.preds.dtype != DType::kFloat64 && images.preds.size[2] == 1 &&
-         images.axes[0].taps == 1 && images.axes[0].pad == 0 && is_default(images.axes[1]) &&
-         is_default(images.axes[2]) && images.preds.size[3] < kLongest &&
-         images.preds.size[4] < kLongest;
+  return pads && has_normal_denominators(images) && row_fits(images.preds) &&
+         row_fits(images.target) && images.preds.dtype != DType::kFloat64 &&
+         images.preds.size[2] == 1 && images.axes[0].taps == 1 && images.axes[0].pad == 0 &&
+         is_default(images.axes[1]) && is_default(images.axes[2]) &&
+         images.preds.size[3] < kLongest && images.preds.size[4] < kLongest;
 }
 
 cudaError_t launch_backward_strips(const BackwardJob<float>& job, const Axis& axis,

@@ -233,7 +233,7 @@ class BackwardStrip {
 #pragma unroll
       for (int r = 0; r < kOutputsPerThread; ++r)
         if (y + r >= top_ && y + r < end_ &&
-            !clamp_passes(job_.clamp, Pixels::load(image, at + r * image.stride[3])))
+            !job_.clamp.passes(Pixels::load(image, at + r * image.stride[3])))
           values[r] = 0.0f;
     }
     if (gradient.pooled.data != nullptr && x / 2 < width_ / 2)

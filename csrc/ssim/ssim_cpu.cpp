@@ -69,12 +69,6 @@ Plan make_plan(const Problem& problem, double range) {
   return plan;
 }
 
-// Rounding must not carry a mean beyond -1; NaN passes.
-double mean_from_deficit(double deficit, double count) {
-  const double mean = 1.0 - deficit / count;
-  return mean < -1.0 ? -1.0 : mean;
-}
-
 // Images are summed one after the other in the order of their units.
 void finish(const Plan& plan) {
   const Problem& problem = *plan.problem;

@@ -103,8 +103,9 @@ class General {
 
  private:
   double pivot() const {
-    const TensorView& preds = plan_.problem->preds;
-    const Clamp<double> clamp = make_clamp<double>(plan_.problem->range);
+    const Problem& problem = *plan_.problem;
+    const TensorView& preds = problem.preds;
+    const auto clamp = make_clamp<double>(problem.range, preds.dtype, problem.target.dtype);
     return plane_pivot(depth_.input, height_.input, width_.input,
                        [&](std::int64_t z, std::int64_t y, std::int64_t x) {
                          const double value =

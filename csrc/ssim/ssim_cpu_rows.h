@@ -50,7 +50,7 @@ void read_sum_and_difference(const Plan& plan, std::int64_t preds_row, std::int6
     for (std::int64_t i = first; i < inside; ++i) put(i, mirror(i, size));
     for (std::int64_t i = behind; i <= last; ++i) put(i, mirror(i, size));
   };
-  const Clamp<Real> clamp = make_clamp<Real>(plan.problem->range);
+  const auto clamp = make_clamp<Real>(plan.problem->range, preds.dtype, target.dtype);
   if (clamp.enabled)
     combine(clamp);
   else

@@ -85,7 +85,7 @@ struct Plan {
     job.preds = make_image(problem.preds);
     job.target = make_image(problem.target);
     job.geometry = make_geometry(problem);
-    job.clamp = make_clamp<Acc>(problem.range);
+    job.clamp = make_clamp<Acc>(problem.range, problem.preds.dtype, problem.target.dtype);
     if (!job.clamp.enabled) {
       job.clamp.low = -std::numeric_limits<Acc>::infinity();
       job.clamp.high = std::numeric_limits<Acc>::infinity();

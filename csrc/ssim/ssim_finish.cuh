@@ -20,13 +20,7 @@ __device__ inline double sum_in_order(const double* values, std::int64_t count) 
   return warp_sum(sum);
 }
 
-// Rounding must not carry a mean beyond -1; NaN passes.
-__device__ inline double mean_from_deficit(double deficit, double count) {
-  const double mean = 1.0 - deficit / count;
-  return mean < -1.0 ? -1.0 : mean;
-}
-
-// Rounding must not carry it beyond -1 here either. The way through double is slow on most GPUs.
+// Rounding must not carry it beyond -1, as a mean. The way through double is slow on most GPUs.
 template <class Acc>
 __device__ void store_map_value(const Job<Acc>& job, std::int64_t index, Acc ssim) {
   const Acc value = ssim < Acc(-1) ? Acc(-1) : ssim;

@@ -86,7 +86,8 @@ double strip_tap_sum(StripWindow window);
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
-// What strips take, but of images that are too small for them.
+// What strips take, where images are too small for them or a map is wanted.
+
 // Of all channels of one image. Beyond, strips take less time for a batch that fills the GPU.
 inline constexpr std::int64_t kMostPatchPixels = (1 << 18) - 1;
 SYNCFREE_HD bool fits_patches(const Geometry& geometry) {

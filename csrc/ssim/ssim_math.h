@@ -37,6 +37,23 @@ SYNCFREE_HD Constants<Acc> make_constants(double range, double k1, double k2,
           static_cast<Acc>(2.0 * c2 * c2)};
 }
 
+// Rounding must not carry a mean beyond -1; NaN passes.
+SYNCFREE_HD double mean_from_deficit(double deficit, double count) {
+  const double mean = 1.0 - deficit / count;
+  return mean < -1.0 ? -1.0 : mean;
+}
+
+SYNCFREE_HD double finite_or_zero(double x) {
+  return x - x == 0.0 ? x : 0.0;
+}
+
+// Whether denominators, which are products of two of the constants at least, stay normal floats:
+// an approximate inverse of others is infinite, and gives NaN where the numerator is 0.
+inline bool has_normal_denominators(const Problem& problem) {
+  constexpr double kLeast = 0x1p-28;
+  return std::fabs(problem.k1) >= kLeast && std::fabs(problem.k2) >= kLeast;
+}
+
 // Index of the pixel that stands at `i` when the axis is mirrored without repeating its edge, for
 // -size < i < 2 * size - 1.
 template <class Index>

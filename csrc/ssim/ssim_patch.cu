@@ -1,4 +1,4 @@
-// Small images: which they are, how they are cut, and the launch.
+// Small images and maps: which they are, how they are cut, and the launch.
 #include "ssim/ssim_patch.cuh"
 
 #include <algorithm>
@@ -64,7 +64,6 @@ cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream
 
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {
   PatchJobs all;
-  all.count = count;
   std::int64_t units = 0;
   for (int i = 0; i < count; ++i) {
     all.jobs[i] = jobs[i];

@@ -1,5 +1,5 @@
-// Small images: a block computes a patch of outputs at once, where the warp of a strip would walk
-// down its rows for longer than all else takes.
+// Small images and maps of any: a block computes a patch of outputs at once, where the warp of a
+// strip would walk down its rows for longer than all else takes.
 //
 // Each thread filters a run of outputs down one column, from pixels in registers, and leaves means
 // and variances in shared memory; then a run across one row. Both passes work about pivots inside
@@ -264,7 +264,6 @@ class Patch {
 
 // One or several jobs, whose images are of T in the first and of float in all others.
 struct PatchJobs {
-  int count;
   Patches patches[kMostJointScales];
   unsigned end[kMostJointScales];  // of the units of a job and of those before it
   Job<float> jobs[kMostJointScales];

@@ -39,7 +39,8 @@ StripWindow strip_window(const Problem& problem) {
   if (problem.preds.size[2] != 1 || problem.axes[0].taps != 1 || problem.axes[0].pad != 0 ||
       dtype != problem.target.dtype ||
       (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16 &&
-       dtype != DType::kUInt8))
+       dtype != DType::kUInt8) ||
+      !has_normal_denominators(problem))
     return StripWindow::kNone;
   if (has_window<GaussianWindow>(problem)) return StripWindow::kGaussian;
   // Pyramids have kernels for the default window alone.

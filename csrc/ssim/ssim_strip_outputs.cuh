@@ -20,7 +20,7 @@ enum class StripTask {
   kErrors,        // SSIM, and the sums of squared and absolute errors
   kScale,         // of a pyramid: contrast alone, and the images of the next scale
   kClampedScale,  // the same with a clamp
-  kAnything,      // whatever the job asks for, but the images of the next scale
+  kAnything,      // whatever the job asks for, but maps and the images of the next scale
 };
 
 template <StripTask kTask>
@@ -43,8 +43,7 @@ class StripOutputs {
     return kIsScale<kTask> || (kTask == StripTask::kAnything && job_.leaves_border_out());
   }
 
-  __device__ void start(std::int64_t plane, int first_column) {
-    plane_ = plane;
+  __device__ void start(int first_column) {
     first_column_ = first_column;
     clear();
   }
@@ -120,9 +119,14 @@ class StripOutputs {
     clear();
     if (threadIdx.x % 32 != 0) return;
     double* const* slots = job_.results.slots;
-    if constexpr (!kIsScale<kTask>) slots[kDeficit][unit] = deficit;
-    if constexpr (kIsScale<kTask>) slots[kContrastDeficit][unit] = contrast;
-    if constexpr (kTask == StripTask::kAnything) write(kContrastDeficit, unit, contrast);
+    if constexpr (kIsScale<kTask>)
+      slots[kContrastDeficit][unit] = contrast;
+    else if constexpr (kTask != StripTask::kAnything)
+      slots[kDeficit][unit] = deficit;
+    if constexpr (kTask == StripTask::kAnything) {
+      write(kDeficit, unit, deficit);
+      write(kContrastDeficit, unit, contrast);
+    }
     if constexpr (kAddsErrors<kTask>) {
       write(kSquaredError, unit, squared);
       write(kAbsoluteError, unit, absolute);
@@ -199,7 +203,6 @@ class StripOutputs {
 
   const Job<float>& job_;
   const Constants<float> constants_;
-  std::int64_t plane_;
   int first_column_;
   float deficit_[kColumns];
   float contrast_[kColumns];

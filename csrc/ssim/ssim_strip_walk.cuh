@@ -47,7 +47,7 @@ class StripWalk {
     float* const own = memory_.rows + kMargin + kColumns * lane;
     has_halo_ = lane < 2 * kHalo;
     halo_from_own_ = columns.halo_slot - kColumns * lane;
-    outputs_.start(plane, columns.first);
+    outputs_.start(columns.first);
     if constexpr (kPools) pool_.start(plane, columns.first, begin_, end_);
 
     const std::int64_t image = plane / g.channels;

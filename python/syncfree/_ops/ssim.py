@@ -19,7 +19,7 @@ from syncfree._ops.registry import REDUCTIONS, bind
 
 
 def check_images(preds: Tensor, target: Tensor) -> None:
-    """Shapes and dtypes as csrc/ops/ssim.cpp checks them, and that both count in one unit."""
+    """Shapes and dtypes as csrc/ops/ssim_arguments.cpp checks them; both count in one unit."""
     check_same_shape(preds, target)
     if preds.ndim not in (4, 5):
         advice = {

@@ -142,4 +142,4 @@ def _psnr_by_squared_error(psnr: Tensor, data_range: float, elements: int) -> Te
     """The derivative of PSNR by the sum of squares; none where that is 0, as for PSNR alone."""
     neper = 10 / math.log(10)
     mean = data_range**2 * torch.exp(psnr.double() / -neper)
-    return torch.where(mean > 0, -neper / (mean * elements), torch.zeros_like(mean))
+    return torch.where(mean == 0, torch.zeros_like(mean), -neper / (mean * elements))

@@ -16,8 +16,10 @@ from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._images import require_images
 from syncfree.functional.image.ssim import ssim_arguments
 
-# Smaller images have kernels of their own, which give gradients alone: not worth the question.
+# Smaller images have kernels of their own, which give gradients alone, and rows that are no whole
+# vectors of pixels take two passes: not worth the question.
 _LEAST_SIZE = 224
+_VECTOR = 4
 
 
 def loss_in_one_pass(
@@ -31,19 +33,22 @@ def loss_in_one_pass(
 
     Where somebody wants a gradient and a kernel gives it with the value. torch.compile cannot keep
     what `SsimLoss` keeps, nor can the graph of a forward pass know how often that of the backward
-    pass is replayed.
+    pass is replayed. Who checkpoints activations or moves what is saved wants memory, not to find
+    gradients in a pass that throws them away.
     """
     if is_dynamo_compiling() or not preds.is_cuda:
         return None
-    if preds.ndim != 4 or min(preds.shape[2:]) < _LEAST_SIZE:
+    shape = preds.shape
+    if len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE or shape[3] % _VECTOR or shape[0] == 0:
         return None
     if not torch.is_grad_enabled() or not (preds.requires_grad or target.requires_grad):
         return None
-    if is_transformed() or forward_ad._current_level >= 0 or is_capturing():
+    if is_transformed() or forward_ad._current_level >= 0 or is_capturing() or _moves_saved():
         return None
     require_images(preds, target)
     arguments = ssim_arguments(preds, target, data_range, **options)
-    if not ssim_gives_gradients(preds, target, *arguments):
+    ask = getattr(ssim_gives_gradients, "_op", ssim_gives_gradients)
+    if not ask(preds, target, *arguments):
         return None
     loss: Tensor = SsimLoss.apply(preds, target, weight, arguments)  # type: ignore[no-untyped-call]
     return loss
@@ -62,7 +67,8 @@ class SsimLoss(torch.autograd.Function):
         ctx: Any, preds: Tensor, target: Tensor, weight: float, options: tuple[Any, ...]
     ) -> Tensor:
         needs = ctx.needs_input_grad[:2]
-        similarity, error, *ctx.gradients = ssim_with_gradients(
+        find = getattr(ssim_with_gradients, "_op", ssim_with_gradients)
+        similarity, error, *ctx.gradients = find(
             preds, target, -weight, 1 - weight, *needs, *options
         )
         ctx.save_for_backward(preds, target)
@@ -76,18 +82,28 @@ class SsimLoss(torch.autograd.Function):
     def backward(ctx: Any, arrived: Tensor) -> Any:
         images = ctx.saved_tensors  # raises if they have changed
         gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
-        differs = torch.is_grad_enabled() or _is_batched(arrived) or is_capturing()
+        differs = torch.is_grad_enabled() or _is_batched(arrived, images[0]) or is_capturing()
         if gradients is not None and not differs:
             scale(*gradients, arrived)
             needs = ctx.needs_input_grad[:2]
             kept = (g if need else None for g, need in zip(gradients, needs, strict=True))
             return *kept, None, None
-        error = (1 - ctx.weight) / images[0].numel() * arrived
-        absolute_error = error.expand(images[0].shape[:1]) if ctx.weight != 1 else None
+        absolute_error = None
+        if ctx.weight != 1:
+            error = (1 - ctx.weight) / max(images[0].numel(), 1) * arrived
+            absolute_error = error.expand(images[0].shape[:1])
         return gradients_of(ctx, images, -ctx.weight * arrived, absolute_error=absolute_error)
 
 
-def _is_batched(tensor: Tensor) -> bool:
-    """Whether it stands for several, as under ``is_grads_batched=True``."""
+def _moves_saved() -> bool:
+    """Whether what is saved for a backward pass goes elsewhere, as to the CPU or to nowhere."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def _is_batched(tensor: Tensor, plain: Tensor) -> bool:
+    """Whether it stands for several, as under ``is_grads_batched=True``; ``plain`` does not."""
     keys = torch._C._dispatch_keys(tensor)
+    # Asking for a key by its name takes ten times as long.
+    if keys == torch._C._dispatch_keys(plain):
+        return False
     return keys.has("Batched") or keys.has("FuncTorchBatched")
