@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import linecache
+import os
 import signal
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import detector_stub
+import syncfree
 from syncfree.cli import main
 
 TRAIN = """
@@ -66,3 +69,36 @@ def findings(*arguments: object) -> dict[str, int]:
     syncs("--json", "found.json", *arguments)
     document = json.loads(Path("found.json").read_text())
     return {each["api"]: each["count"] for each in document["findings"]}
+
+
+PATH = [*(str(Path(place).parent) for place in syncfree.__path__), str(Path(__file__).parent)]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": ":".join([*PATH, *sys.path])}
+# The tier is a stub: a wait is a call of `wait`.
+COMMAND = """
+import sys
+import detector_stub
+from syncfree.cli import main
+from syncfree.detector import tiers
+
+tiers.has_gpu = lambda: False
+tiers._made = lambda number, recorder: detector_stub.StubTier(recorder)
+sys.exit(main(["syncs", *sys.argv[1:]]))
+"""
+
+
+def python(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def syncs_alone(folder: Path, text: str) -> tuple[subprocess.CompletedProcess[str], dict]:
+    """What the command says of a script in a process of its own, and its JSON report."""
+    (folder / "it.py").write_text(textwrap.dedent(text))
+    done = python(folder, "-c", COMMAND, "--json", "found.json", "it.py")
+    return done, json.loads((folder / "found.json").read_text())

@@ -139,6 +139,29 @@ def test_disabled(session, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*test_call*"])  # which asks for statistics
 
 
+THROUGH_A_FIXTURE = """
+import pytest
+
+@pytest.fixture
+def measured(gpu_benchmark):
+    return gpu_benchmark
+
+def test_through_a_fixture(measured):
+    assert measured(int) == 0
+
+def test_of_something_else():
+    pass
+"""
+
+
+@pytest.mark.parametrize(("option", "runs"), [("only", 5), ("skip", 1)])
+def test_tests_that_measure_are_known_as_such(
+    session, pytester: pytest.Pytester, option: str, runs: int
+) -> None:
+    pytester.makepyfile(test_more=THROUGH_A_FIXTURE)
+    session(f"--benchmark-{option}").assert_outcomes(passed=runs, skipped=6 - runs)
+
+
 def test_without_pytest_benchmark(pytester: pytest.Pytester, monkeypatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test(gpu_benchmark): pass")

@@ -81,6 +81,35 @@ def test_the_decorator() -> None:
     assert report.count == 0
 
 
+class Awaited:
+    async def __call__(self) -> int:
+        await asyncio.sleep(0)
+        wait()
+        return 3
+
+
+def test_the_decorator_on_methods_and_objects() -> None:
+    class Model:
+        @syncfree.allow_sync("static")
+        @staticmethod
+        def static(x: int) -> int:
+            wait()
+            return x
+
+        @syncfree.allow_sync("of the class")
+        @classmethod
+        def of_the_class(cls) -> str:
+            wait()
+            return cls.__name__
+
+    with syncfree.detect_syncs() as report:
+        assert (Model.static(1), Model().static(2)) == (1, 2)
+        assert (Model.of_the_class(), Model().of_the_class()) == ("Model", "Model")
+        assert asyncio.run(syncfree.allow_sync("awaited")(Awaited())()) == 3
+    assert report.allowed == {"static": 2, "of the class": 2, "awaited": 1}
+    assert report.count == 0
+
+
 @pytest.mark.parametrize("reason", ["", "  "])
 def test_the_reason_is_required(reason: str) -> None:
     with pytest.raises(ValueError, match="needs a reason"):
@@ -101,7 +130,11 @@ def test_generators_are_not_decorated() -> None:
     async def asynchronous():
         yield 1
 
-    for each in (generator, asynchronous):
+    class Called:
+        def __call__(self):
+            yield 1
+
+    for each in (generator, asynchronous, Called()):
         with pytest.raises(TypeError, match="cannot decorate a generator"):
             syncfree.allow_sync("x")(each)
 

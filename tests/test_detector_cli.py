@@ -33,6 +33,7 @@ def test_a_script_runs_as_its_own(script, capsys: pytest.CaptureFixture[str]) ->
             assert sys.argv[1:] == ["--flag", "--tier", "x"]
             assert os.path.isabs(__file__)
             assert __spec__ is None
+            assert __builtins__.len is len
             assert sys.modules["__main__"].Thing is Thing
             assert type(pickle.loads(pickle.dumps(Thing()))) is Thing
             print("ran with", neighbour.value)
@@ -119,6 +120,42 @@ def test_a_method_of_the_script_as_step(script) -> None:
         """
     )
     assert findings("--step-function", "Trainer.step", "--warmup", 2, path) == {"in step": 3}
+
+
+STEPS = """
+from detector_stub import wait
+
+class Trainer:
+    @{how}
+    def step(*given):
+        assert len(given) == {count}
+        wait("in step")
+
+class Inherits(Trainer):
+    pass
+"""
+METHODS = pytest.mark.parametrize(("how", "count"), [("staticmethod", 1), ("classmethod", 2)])
+
+
+@METHODS
+def test_a_static_or_class_method_of_the_script_as_step(script, how: str, count: int) -> None:
+    path = script(STEPS.format(how=how, count=count) + "for n in range(5): Inherits().step(n)")
+    assert findings("--step-function", "Trainer.step", "--warmup", 2, path) == {"in step": 3}
+
+
+@METHODS
+def test_a_static_or_class_method_of_a_module_as_step(
+    script, monkeypatch: pytest.MonkeyPatch, how: str, count: int
+) -> None:
+    monkeypatch.delitem(sys.modules, "stepping_of_test", raising=False)
+    script(STEPS.format(how=how, count=count), "stepping_of_test.py")
+    path = script("from stepping_of_test import Inherits\nfor n in range(5): Inherits().step(n)")
+    for name in ("Trainer", "Inherits"):
+        option = f"stepping_of_test:{name}.step"
+        assert findings("--step-function", option, "--warmup", 2, path) == {"in step": 3}
+    module = sys.modules["stepping_of_test"]
+    assert type(vars(module.Trainer)["step"]).__name__ == how  # as it was written
+    assert "step" not in vars(module.Inherits)
 
 
 def test_without_iterations_everything_counts(script, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from syncfree.detector import Event, Frame, Recorder, Report, Verdict
 from syncfree.detector.github import as_github
-from syncs_command import TRAIN, syncs
+from syncfree.detector.table import as_table
+from syncs_command import ENVIRONMENT, TRAIN, syncs, syncs_alone
 
 pytestmark = pytest.mark.usefixtures("stub_in_a_folder")
 
@@ -93,6 +94,63 @@ def test_baseline(script, capsys: pytest.CaptureFixture[str]) -> None:
     assert syncs("--baseline", "b.json", "--baseline-update", path) == 2
     assert "the baseline was left as it is" in capsys.readouterr().err
     assert Path("b.json").read_text() == before
+
+
+def test_a_program_may_change_its_folder(
+    script, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script("from detector_stub import wait\nwait()\nimport os\nos.chdir('inner')\nwait('x')")
+    (tmp_path / "inner").mkdir()
+
+    def run(*options: str) -> int:
+        os.chdir(tmp_path)
+        return syncs(*options, "train.py")
+
+    assert run("--github", "--json", "a.json", "--sarif", "a.sarif") == 1
+    assert capsys.readouterr().out.count("::error file=train.py,line=") == 2
+    assert json.loads((tmp_path / "a.json").read_text())["count"] == 2
+    (log,) = json.loads((tmp_path / "a.sarif").read_text())["runs"]
+    assert log["originalUriBaseIds"]["SRCROOT"]["uri"] == f"{tmp_path.as_uri()}/"
+    assert run("--baseline", "b.json", "--baseline-update") == 0
+    known = json.loads((tmp_path / "b.json").read_text())["findings"]
+    assert [each["file"] for each in known] == ["train.py", "train.py"]
+    assert run("--baseline", "b.json") == 0
+
+
+def test_names_in_the_table_are_relative_to_the_first_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    stack = (Frame(str(tmp_path / "inner" / "a.py"), 5, "step"),)
+    recorder.record(Event("Tensor.item", Verdict.SYNC, "Why.", stack))
+    report = Report.of(recorder.findings(), tier=0)
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    (place,) = as_table(report, tmp_path).columns[-1].cells
+    assert str(place).startswith("inner/a.py:5 in step")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:surrogateescape"])
+def test_a_report_that_standard_output_cannot_encode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONIOENCODING", encoding)
+    done, found = syncs_alone(tmp_path, "from detector_stub import wait\nwait()  # é")
+    assert done.returncode == 1, done.stderr
+    assert "wait()  # \\xe9" in done.stdout
+    assert found["findings"][0]["source"] == "wait()  # é"
+
+
+def test_files_are_written_although_nothing_can_be_printed(
+    script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("closed")
+
+    monkeypatch.setattr(sys.stdout, "write", refuse)
+    with pytest.raises(RuntimeError, match="closed"):
+        syncs("--json", "a.json", script("from detector_stub import wait\nwait()"))
+    assert json.loads(Path("a.json").read_text())["count"] == 1
 
 
 def test_a_pragma_makes_it_clean(script, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,49 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-import syncfree
-
-PATH = [*(str(Path(place).parent) for place in syncfree.__path__), str(Path(__file__).parent)]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": ":".join([*PATH, *sys.path])}
-# The tier is a stub: a wait is a call of `wait`.
-COMMAND = """
-import sys
-import detector_stub
-from syncfree.cli import main
-from syncfree.detector import tiers
-
-tiers.has_gpu = lambda: False
-tiers._made = lambda number, recorder: detector_stub.StubTier(recorder)
-sys.exit(main(["syncs", *sys.argv[1:]]))
-"""
-
-
-def python(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def syncs(folder: Path, text: str) -> tuple[subprocess.CompletedProcess[str], dict]:
-    """What the command says of a script, and its JSON report."""
-    (folder / "it.py").write_text(textwrap.dedent(text))
-    done = python(folder, "-c", COMMAND, "--json", "found.json", "it.py")
-    return done, json.loads((folder / "found.json").read_text())
-
+from syncs_command import python
+from syncs_command import syncs_alone as syncs
 
 FORKS = """
 import os, sys

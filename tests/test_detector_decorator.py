@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 
 import pytest
 
 import syncfree
 from detector_stub import wait
-from syncfree.errors import SyncError
+from syncfree.errors import DetectorError, SyncError
 
 pytestmark = pytest.mark.usefixtures("stub")
 
@@ -171,6 +173,82 @@ def test_methods_and_static_methods() -> None:
     assert model.step() is model
     with pytest.raises(SyncError):
         model.other()
+
+
+class Awaited:
+    async def __call__(self, times: int) -> str:
+        await asyncio.sleep(0)
+        for _ in range(times):
+            wait()
+        return "done"
+
+
+class Batches:
+    def __call__(self, times: int):
+        yield "before"
+        for _ in range(times):
+            wait()
+
+
+class LaterBatches:
+    async def __call__(self, times: int):
+        yield "before"
+        for _ in range(times):
+            wait()
+
+
+async def everything_later(values) -> list:
+    return [each async for each in values]
+
+
+@pytest.mark.parametrize(
+    ("made", "run", "result"),
+    [
+        (Awaited(), asyncio.run, "done"),
+        (Batches(), list, ["before"]),
+        (LaterBatches(), lambda it: asyncio.run(everything_later(it)), ["before"]),
+    ],
+    ids=["coroutine", "generator", "asynchronous generator"],
+)
+@pytest.mark.parametrize("form", [lambda it: it, functools.partial], ids=["object", "partial"])
+def test_objects_whose_call_runs_later(made, run, result, form) -> None:
+    guarded = syncfree.no_sync(form(made))
+    assert run(guarded(0)) == result
+    with pytest.raises(SyncError):
+        run(guarded(1))
+
+
+def test_the_decorator_above_staticmethod_and_classmethod() -> None:
+    class Model:
+        @syncfree.no_sync
+        @staticmethod
+        def static(times: int) -> int:
+            for _ in range(times):
+                wait()
+            return times
+
+        @syncfree.no_sync(max_syncs=1)
+        @classmethod
+        def of_the_class(cls, times: int) -> str:
+            cls.static(0)
+            for _ in range(times):
+                wait()
+            return cls.__name__
+
+    assert (Model.static(0), Model().static(0)) == (0, 0)
+    assert (Model.of_the_class(1), Model().of_the_class(0)) == ("Model", "Model")
+    for guilty in (Model.static, Model().static, Model.of_the_class):
+        with pytest.raises(SyncError):
+            guilty(2)
+
+
+def test_a_block_that_is_left_in_another_context() -> None:
+    guard = syncfree.no_sync()
+    contextvars.copy_context().run(guard.__enter__)
+    wait()  # outside
+    guard.__exit__(None, None, None)
+    with pytest.raises(DetectorError, match="it is not open: enter it first"):
+        guard.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("thing", [int, 3, "step"])

@@ -62,7 +62,7 @@ def outcomes(folder: Path, source: str) -> tuple[dict[str, str], str]:
         text=True,
         check=False,
     )
-    found = re.findall(r"^test_it\.py::(?:\w+::)?(\w+) ([A-Z]+)", done.stdout, re.MULTILINE)
+    found = re.findall(r"^test_it\.py::(?:\w+::)?([\w[\]]+) ([A-Z]+)", done.stdout, re.MULTILINE)
     return dict(found), done.stdout + done.stderr
 
 
@@ -149,6 +149,21 @@ def test_unmarked(of_all_tests, asked_for_late):
 """,
     )
     assert found == {"test_marked": "PASSED", "test_unmarked": "PASSED"}, said
+
+
+def test_a_marked_parameter_is_alone_with_the_virtual_gpu(tmp_path: Path) -> None:
+    found, said = outcomes(
+        tmp_path,
+        """
+MARKED = pytest.param("cuda", marks=pytest.mark.no_sync, id="marked")
+
+@pytest.mark.parametrize("device", [MARKED, pytest.param("cpu", id="unmarked")])
+def test_it(device):
+    assert Trainer().device == device
+""",
+    )
+    assert list(found) == ["test_it[marked]", "test_it[unmarked]"], said
+    assert set(found.values()) == {"PASSED"}, said
 
 
 def test_a_test_in_which_nothing_was_judged_says_so(tmp_path: Path) -> None:

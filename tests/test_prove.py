@@ -94,6 +94,18 @@ def test_each_finding_is_settled(fake: FakeCupti, capsys: pytest.CaptureFixture[
     assert not fake.library.fake_is_subscribed()
 
 
+def test_both_runs_begin_in_the_same_folder(fake: FakeCupti) -> None:
+    document = Path("found.json").absolute()
+    Path("inner").mkdir()
+    Path("program.py").write_text(
+        f"open('program.py').close()\n{PROGRAM}import os; os.chdir('inner')"
+    )
+    assert main(["syncs", "--prove", "--warmup", "0", "--json", "found.json", "program.py"]) == 1
+    fake.library.fake_reach()
+    proofs = {each["proof"] for each in json.loads(document.read_text())["findings"]}
+    assert proofs == {"proven", "not proven"}
+
+
 def test_a_mark_left_by_another_test_is_not_waited_for(
     fake: FakeCupti, capsys: pytest.CaptureFixture[str]
 ) -> None:

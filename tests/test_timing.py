@@ -114,9 +114,13 @@ def test_devices_without_a_timer(device: str) -> None:
         EventTimer(device)
 
 
-def test_no_device_at_all() -> None:
-    with pytest.raises(TypeError):
-        EventTimer(3.5)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("device", "error"),
+    [(3.5, TypeError), ("nonsense", TypeError), ("cuda:-1", TypeError), (-1, DeviceError)],
+)
+def test_no_device_at_all(device: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=f"a timer takes 'cuda', .* but got {device!r}"):
+        EventTimer(device)
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
@@ -282,6 +286,11 @@ def test_what_is_no_timer_is_refused_before_the_first_call(wrong: Any) -> None:
     for take in (syncfree.timing.lightning_callback, lambda timer: timed(timer=timer)):
         with pytest.raises(TypeError, match="takes an EventTimer as its timer, but got"):
             take(wrong)
+
+
+def test_what_is_no_kind_is_refused_before_the_first_call() -> None:
+    with pytest.raises(ValueError, match="kind must be 'compute', 'h2d' or 'd2h', but got 'bad'"):
+        timed(kind="bad")  # type: ignore[call-overload]
 
 
 def test_the_timer_of_a_gpu_without_one(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,21 @@ def test_functions_that_fail_or_lie(fake: FakeDriver) -> None:
             _runtime.RegionTimer(**options)  # type: ignore[arg-type]
 
 
+def program(code: str, library: Path) -> subprocess.CompletedProcess[str]:
+    """Runs Python code with the stand-in for the driver."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={
+            **os.environ,
+            "SYNCFREE_LIBCUDA": str(library),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_a_forked_child_leaves_the_gpu_alone(fake_library: Path) -> None:
     code = """
 import os
@@ -163,18 +178,56 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert timer.counts()["skipped"] == 0
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={
-            **os.environ,
-            "SYNCFREE_LIBCUDA": str(fake_library),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = program(code, fake_library)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_forked_child_ends_and_waits_for_regions_of_its_parent_without_the_driver(
+    fake_library: Path,
+) -> None:
+    code = """
+import ctypes, os
+from syncfree import _runtime
+
+timer = _runtime.RegionTimer(0, lambda _: 5)
+with timer.region("pending"):
+    pass
+still_open = timer.region("open").start()
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(os.environ["SYNCFREE_LIBCUDA"]).fake_fail(719)  # what is called now raises
+    still_open.stop()
+    assert timer.wait() == 0
+    assert (timer.counts()["skipped"], timer.counts()["lost"]) == (1, 0)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+still_open.stop()
+assert timer.wait() == 2
+assert timer.counts()["skipped"] == 0
+"""
+    result = program(code, fake_library)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_daemon_thread_inside_of_a_region_ends_with_the_program(fake_library: Path) -> None:
+    """The interpreter unwinds it where it asks for the GIL again, which a region gives up."""
+    code = """
+import threading, time
+from syncfree import _runtime
+
+timer = _runtime.RegionTimer(0, lambda _: 5, stamp_every=0)
+
+def times_for_ever():
+    while True:
+        with timer.region("r"):
+            pass
+
+threading.Thread(target=times_for_ever, daemon=True).start()
+time.sleep(0.05)
+"""
+    for _ in range(5):
+        result = program(code, fake_library)
+        assert result.returncode == 0, result.stderr
 
 
 def test_status_without_a_driver(

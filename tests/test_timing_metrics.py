@@ -106,3 +106,8 @@ def test_wrap_names_itself_where_there_is_nothing_to_time(
 
     with pytest.raises(TypeError, match=r"^EventTimer\.wrap got the generator function"):
         timer.wrap(pieces)
+
+
+def test_the_methods_of_a_metric_are_of_one_kind() -> None:
+    with pytest.raises(ValueError, match=r"kind 'compute', but got 'h2d': leave kind out"):
+        timed(tm.SumMetric(), kind="h2d")

@@ -57,7 +57,8 @@ inline PyObject* kind_names[kKinds] = {};
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(thread_); }
+  // Unwinds a daemon thread at the interpreter's end, which may not pass through a noexcept one.
+  ~WithoutGil() noexcept(false) { PyEval_RestoreThread(thread_); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 

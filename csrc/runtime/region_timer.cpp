@@ -259,6 +259,11 @@ void RegionTimer::abandon(RegionSlot& slot) {
     release(slot);
 }
 
+void RegionTimer::skip(RegionSlot& slot) {
+  abandon(slot);
+  ++skipped_;
+}
+
 void RegionTimer::lose(RegionSlot& slot, const std::string& problem) {
   abandon(slot);
   ++lost_;

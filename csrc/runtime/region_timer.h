@@ -148,6 +148,8 @@ class RegionTimer {
   void close(RegionSlot& slot);
   // Instead of `close`, without a sample.
   void abandon(RegionSlot& slot);
+  // As `abandon`, for a region that cannot be timed to its end, which is counted.
+  void skip(RegionSlot& slot);
   // As `abandon`, for a region that should have become one.
   void lose(RegionSlot& slot, const std::string& problem);
 

@@ -115,6 +115,11 @@ PyObject* finish(RegionObject* self, bool failed) {
     Py_DECREF(done);
   }
   if (slot == nullptr) return Py_NewRef(Py_None);
+  // It began in the parent, whose driver this process must not call.
+  if (slot->device != nullptr && RegionTimer::in_forked_child()) {
+    timer.skip(*slot);
+    return Py_NewRef(Py_None);
+  }
   return guarded([&]() -> PyObject* {
     slot->sample.bytes = self->bytes;
     try {

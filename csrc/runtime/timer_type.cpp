@@ -106,6 +106,7 @@ PyObject* timer_poll(TimerObject* self, PyObject*) {
 }
 
 PyObject* timer_wait(TimerObject* self, PyObject*) {
+  if (RegionTimer::in_forked_child()) return PyLong_FromLong(0);  // what is pending is the parent's
   return guarded([&] {
     const std::vector<RegionEnd> ends = self->timer->last_ends();
     without_gil([&] { self->timer->wait(ends); });

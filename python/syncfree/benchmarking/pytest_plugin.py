@@ -21,7 +21,8 @@ class GpuBenchmark:
 
     Times are those of :func:`syncfree.benchmark`: between GPU events, or of the CPU's clock where
     there is no GPU. What pytest-benchmark knows by its options (``--benchmark-max-time``,
-    ``--benchmark-disable``, ``--benchmark-json``, ``--benchmark-compare``) holds.
+    ``--benchmark-disable``, ``--benchmark-only``, ``--benchmark-json``, ``--benchmark-compare``)
+    holds.
 
     Args:
         inner: pytest-benchmark's own fixture.
@@ -179,6 +180,16 @@ class GpuBenchmark:
                 "compare({name: function}) measures several"
             )
         self._inner._mode = form
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """By the names of its fixtures pytest-benchmark tells a test that measures from others."""
+    if not hasattr(config, "_benchmarksession"):
+        return
+    for item in items:
+        if isinstance(item, pytest.Function) and "gpu_benchmark" in item.fixturenames:
+            item.fixturenames = [*item.fixturenames, "benchmark"]
 
 
 @pytest.fixture

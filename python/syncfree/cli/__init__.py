@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from io import TextIOWrapper
 
 _NEEDED = ("typer", "rich", "PIL", "numpy")
 _PRINTED = {"--version", "--cmake-dir", "--include-dir", "--lib-dir"}
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         >>> from syncfree.cli import main
         >>> status = main(["info"])  # doctest: +SKIP
     """
+    _print_any_text()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["info"]:
         from syncfree._info import main as info
@@ -45,6 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MissingExtraError as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _print_any_text() -> None:
+    """What an encoding lacks is printed as an escape: no result is lost for the é of a name."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, TextIOWrapper):
+            continue  # somebody else's, who decides
+        takes_any = stream.encoding == "utf-8" and stream.errors == "surrogateescape"
+        if stream.errors in ("strict", "surrogateescape") and not takes_any:
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _print(options: Sequence[str]) -> int:

@@ -223,7 +223,8 @@ def _syncs(
 
     Exit status: 0 if there is none, 1 if there is, 2 if the program or this machine cannot do it.
     """
-    from syncfree.cli.syncs.command import SyncsOptions, find_syncs
+    from syncfree.cli.syncs.command import find_syncs
+    from syncfree.cli.syncs.options import SyncsOptions
 
     options = SyncsOptions(
         target=target,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from syncfree.detector.callables import kind_of_call
 from syncfree.detector.findings import Event
 from syncfree.detector.pragmas import pragma
 from syncfree.detector.scope import Scoped
@@ -22,9 +22,9 @@ _reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
 class allow_sync:
     """Allows the waits inside of it: regions around do not count them.
 
-    A context manager and a decorator of functions and coroutine functions, which costs a few
-    microseconds where no region is open. It also covers the asyncio tasks and, inside a region, the
-    threads that are started within.
+    A context manager and a decorator of functions and coroutine functions, also of static and class
+    methods, which costs a few microseconds where no region is open. It also covers the asyncio
+    tasks and, inside a region, the threads that are started within.
 
     Args:
         reason: Why the wait is intended; the report shows it.
@@ -58,13 +58,15 @@ class allow_sync:
 
     def __call__(self, function: F) -> F:
         """Allows the waits of each call of a function."""
-        reason = self._reason
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if isinstance(function, (staticmethod, classmethod)):  # the decorator stands above these
+            return type(function)(self(function.__func__))
+        reason, kind = self._reason, kind_of_call(function)
+        if "generator" in kind:
             raise TypeError(
                 "allow_sync cannot decorate a generator, whose caller runs in between; write "
                 "`with syncfree.allow_sync(reason):` inside of it, without a yield"
             )
-        if inspect.iscoroutinefunction(function):
+        if kind == "coroutine":
 
             async def allowed(*args: Any, **kwargs: Any) -> Any:
                 with allow_sync(reason):

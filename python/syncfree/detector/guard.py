@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, TypeVar, overload
 
 from syncfree.detector.allow import Pattern
+from syncfree.detector.callables import kind_of_call
 from syncfree.detector.regions import Region, detect_syncs
 from syncfree.detector.report import Report
 from syncfree.detector.session import enter_scope, leave_scope, regions_here
 from syncfree.detector.tiers import TierChoice
+from syncfree.errors import DetectorError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,19 +88,26 @@ class NoSync:
         return report
 
     def __exit__(self, *details: Any) -> None:
-        # Threads and tasks that share the guard may leave in another order than they entered.
-        region = next(each for each in reversed(regions_here()) if each in self._open)
+        # Threads and tasks that share the guard may leave in another order than they entered. In
+        # another context than the block began in, none of its regions is around.
+        here = [each for each in regions_here() if each in self._open] or self._open
+        if not here:
+            raise DetectorError("this no_sync block is left, but it is not open: enter it first")
+        region = here[-1]
         self._open.remove(region)
         region.__exit__(*details)
 
 
 def _guarded(make_region: Callable[[], Region], function: Any) -> Any:
+    if isinstance(function, (staticmethod, classmethod)):  # the decorator stands above these
+        return type(function)(_guarded(make_region, function.__func__))
     if not callable(function) or isinstance(function, type):
         raise TypeError(
             f"no_sync decorates functions, but got {function!r}; for a block of code write "
             "`with syncfree.no_sync():`"
         )
-    if inspect.isasyncgenfunction(function):
+    kind = kind_of_call(function)
+    if kind == "asynchronous generator":
 
         async def guarded(*args: Any, **kwargs: Any) -> Any:
             # An async generator cannot delegate to another, so its values are handed on one by one.
@@ -125,13 +133,13 @@ def _guarded(make_region: Callable[[], Region], function: Any) -> Any:
                     else:
                         resume = functools.partial(generator.asend, sent)
 
-    elif inspect.isgeneratorfunction(function):
+    elif kind == "generator":
 
         def guarded(*args: Any, **kwargs: Any) -> Any:
             with _listening(make_region) as region:
                 return (yield from _steps(region, function(*args, **kwargs)))
 
-    elif inspect.iscoroutinefunction(function):
+    elif kind == "coroutine":
 
         async def guarded(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
             with make_region():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class Ratchet:
         self._known: Baseline | None = None
         self._sites: dict[tuple[Any, ...], KnownSite] = {}
         self._tests: set[str] = set()
+        self._incomplete: set[str] = set()
         self._written = ""
 
     def check(self) -> None:
@@ -80,13 +82,15 @@ class Ratchet:
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Adds up what the tests found."""
+        """Adds up what the tests found, and which of them did not come to their end."""
+        test = report.nodeid.partition("[")[0]
+        if report.outcome != "passed":
+            self._incomplete.add(test)
         found = getattr(report, "syncfree_findings", None)
         if found is None:
             return
         from syncfree.detector.baseline import KnownSite
 
-        test = report.nodeid.partition("[")[0]
         self._tests.add(test)
         for each in found:
             key = tuple(each[name] for name in ("file", "line", "api", "caller", "caller_line"))
@@ -95,13 +99,30 @@ class Ratchet:
             tests = tuple(sorted({*before, test}))
             self._sites[key] = KnownSite(**values, tests=tests)
 
-    def _of_others(self) -> list[KnownSite]:
-        """What only tests outside of this session reach: neither vanished nor to be taken out."""
+    def _out_of_reach(self) -> list[KnownSite]:
+        """What only tests outside of this session reach, or tests that did not come to their end.
+
+        It has neither vanished, nor is it to be taken out.
+        """
+        to_their_end = self._tests - self._incomplete
         return [
             each
             for each in self._baseline().sites
-            if each.tests and not self._tests.intersection(each.tests)
+            if each.tests
+            and (self._incomplete.intersection(each.tests) or to_their_end.isdisjoint(each.tests))
         ]
+
+    def _updated(self) -> list[KnownSite]:
+        """What was found, and what is known and out of reach, each once."""
+        found = list(self._sites.values())
+        kept = self._out_of_reach()
+        merged = [_with_tests_of(each, kept) for each in found]
+        for each in kept:
+            if each in found:
+                found.remove(each)
+            else:
+                merged.append(each)
+        return merged
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -112,7 +133,7 @@ class Ratchet:
         from syncfree.detector.text import plural
         from syncfree.errors import DetectorError
 
-        sites = [*self._sites.values(), *self._of_others()]
+        sites = self._updated()
         try:
             Baseline(sites, self._root).write(self._file)
         except DetectorError as error:
@@ -129,8 +150,8 @@ class Ratchet:
             terminalreporter.write_line(self._written)
         if self._update or not self._tests:
             return
-        of_others = self._of_others()
-        rest = [each for each in self._baseline().sites if each not in of_others]
+        out_of_reach = self._out_of_reach()
+        rest = [each for each in self._baseline().sites if each not in out_of_reach]
         vanished = _not_among(rest, list(self._sites.values()))
         if vanished:
             terminalreporter.write_sep("-", "waits for the GPU")
@@ -138,6 +159,11 @@ class Ratchet:
             terminalreporter.write_line(
                 f"vanished, --sync-baseline-update takes it out of {self._file.name}: {site}"
             )
+
+
+def _with_tests_of(site: KnownSite, known: list[KnownSite]) -> KnownSite:
+    tests = {name for each in known if each == site for name in each.tests}
+    return replace(site, tests=tuple(sorted({*site.tests, *tests})))
 
 
 def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]:

@@ -57,7 +57,7 @@ class VirtualDevice:
 
 def put_first(item: pytest.Function) -> None:
     """The fixture that opens tier 0 comes before all others of a test but those of wider scopes."""
-    names = item.fixturenames
+    names = list(item.fixturenames)  # the item's own is that of all parameters of its function
     if FIXTURE in names:
         return
     found = item._fixtureinfo.name2fixturedefs
@@ -67,3 +67,4 @@ def put_first(item: pytest.Function) -> None:
         if name in found and found[name][-1].scope == "function"
     ]
     names.insert(of_function[0] if of_function else len(names), FIXTURE)
+    item.fixturenames = names

@@ -16,8 +16,14 @@ if TYPE_CHECKING:
     from syncfree.detector.report import Report
 
 
-def as_table(report: Report) -> Table:
-    """The guilty lines, the most costly first; the caption sums up."""
+def as_table(report: Report, root: Path | None = None) -> Table:
+    """The guilty lines, the most costly first; the caption sums up.
+
+    Args:
+        report: The report.
+        root: Files below it get short names; default: the working directory.
+    """
+    folder = f"{root or Path.cwd()}/"
     shown = report.shown
     timed = any(each.blocked_us is not None for each in shown)
     table = Table(
@@ -35,7 +41,7 @@ def as_table(report: Report) -> Table:
     table.add_column("where the host waits, and what to write instead", overflow="fold")
     for each in shown:
         times = [_time(each), share(each, report) or "-"] if timed else []
-        table.add_row(*times, str(each.count), _place(each))
+        table.add_row(*times, str(each.count), _place(each, folder))
     return table
 
 
@@ -48,20 +54,17 @@ def _time(finding: Finding) -> str:
     return "-" if finding.blocked_us is None else duration(finding.blocked_us)
 
 
-def _place(finding: Finding) -> Text:
+def _place(finding: Finding, folder: str) -> Text:
     kind = "" if finding.counts else f" ({finding.event.verdict.value})"
     if finding.proof:
         kind += f", {finding.proof}"
     text = Text.assemble(
-        (f"{_short(finding.file)}:{finding.line}", "bold"),
+        (f"{finding.file.replace(folder, '')}:{finding.line}", "bold"),
         f" in {finding.function}: ",
         (finding.event.api, "red"),
         kind,
     )
     for line in details(finding):
-        text.append(f"\n    {_short(line)}", "bold" if line == finding.frame.excerpt else "none")
+        style = "bold" if line == finding.frame.excerpt else "none"
+        text.append(f"\n    {line.replace(folder, '')}", style)
     return text.append(f"\n{finding.suggestion}", "dim") if finding.counts else text
-
-
-def _short(text: str) -> str:
-    return text.replace(f"{Path.cwd()}/", "")

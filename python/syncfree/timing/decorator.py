@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, get_args, overload
 
 from syncfree.timing.samples import Kind
 from syncfree.timing.timer import EventTimer, default_timer, require_timer
@@ -49,7 +49,7 @@ def timed(
         target: A function, a coroutine function, or a metric or collection of TorchMetrics or ours.
         name: Of the region; default: the function's qualified name. The methods of a metric are
             ``name.update``, ``name.forward`` and ``name.compute``; default: the class's name.
-        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
+        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``; of a metric ``"compute"`` alone.
         timer: Default: :func:`syncfree.timing.default_timer`, made at the first call.
 
     Returns:
@@ -58,6 +58,7 @@ def timed(
     Raises:
         TypeError: The target is none of these, or is a generator function, whose code runs in
             pieces; or ``timer`` is not a timer.
+        ValueError: There is no such kind, or a metric was given another one than ``"compute"``.
 
     Example:
         >>> import syncfree
@@ -71,6 +72,8 @@ def timed(
         1
     """
     require_timer(timer, "timed")
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind must be 'compute', 'h2d' or 'd2h', but got {kind!r}")
     if target is None:
         return functools.partial(timed, name=name, kind=kind, timer=timer)
     return wrapped(target, name, kind, timer, asked="timed")
@@ -83,6 +86,11 @@ def wrapped(
     if _is_metric(target):
         from syncfree.timing.metrics import time_metric
 
+        if kind != "compute":
+            raise ValueError(
+                f"the methods of a metric are regions of kind 'compute', but got {kind!r}: leave "
+                "kind out"
+            )
         return time_metric(target, timer or default_timer(), name)
     if isinstance(target, (staticmethod, classmethod)):  # the decorator stands above these
         inner = wrapped(target.__func__, name, kind, timer, asked=asked)

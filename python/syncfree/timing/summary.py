@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +13,7 @@ from syncfree._types_of_extras import Figure, Table
 from syncfree.errors import MissingExtraError
 from syncfree.timing import verdicts
 from syncfree.timing.samples import History, Kind, Recording, Sample
-from syncfree.timing.statistics import mad, median, median_of_known, quantiles
+from syncfree.timing.statistics import mad, median_of_known, quantiles
 
 VERSION = 1
 
@@ -37,7 +38,8 @@ class RegionSummary:
         total_us: Their sum.
         share: Share of the step: of the total of all outermost regions on the same clock. Above 1
             if a region is nested in itself, as with a recursive function.
-        transfers_us: Median time of regions of kinds h2d and d2h inside of it.
+        transfers_us: Median time of regions of kinds h2d and d2h inside of it, of the samples for
+            which all of these are kept; None if there is no such sample.
         host_enqueue_us: Median host time in the block; None if all regions were captured.
         gpu_gap_us: Median gap on the stream before it; None if not known.
         host_gap_us: Median gap on the host before it; None if not known.
@@ -63,7 +65,7 @@ class RegionSummary:
     mad_us: float
     total_us: float
     share: float
-    transfers_us: float
+    transfers_us: float | None
     host_enqueue_us: float | None
     gpu_gap_us: float | None
     host_gap_us: float | None
@@ -99,7 +101,7 @@ class Summary:
         self.recording = _flagged(recording)
         self.notes = recording.notes
         outermost = sum(map(_outermost_total, recording.histories))
-        inside = _transfers_inside(self.samples)
+        inside = _Transfers(self.recording.histories)
         self.regions = sorted(
             (_summarize(each, outermost, inside) for each in self.recording.histories),
             key=lambda region: -region.total_us,
@@ -198,13 +200,13 @@ class Summary:
 
 
 def _flagged(recording: Recording) -> Recording:
-    clocks = verdicts.highest_clocks(
-        each for history in recording.histories for each in history.samples
-    )
+    samples = [each for history in recording.histories for each in history.samples]
+    clocks = verdicts.highest_clocks(samples)
+    around = {each.sequence: each for each in samples}
     return replace(
         recording,
         histories=tuple(
-            replace(history, samples=verdicts.flagged(history.samples, clocks))
+            replace(history, samples=verdicts.flagged(history.samples, clocks, around))
             for history in recording.histories
         ),
     )
@@ -220,23 +222,44 @@ def _outermost_total(history: History) -> float:
     return history.total_us * outermost / kept if kept else 0.0
 
 
-def _transfers_inside(samples: list[Sample]) -> dict[int, float]:
-    """Time of transfers inside of each region, by its sequence."""
-    around = {each.sequence: each for each in samples}
-    inside: dict[int, float] = {}
-    for each in samples:
-        # Replays of a captured region share a sequence, so they cannot be told apart here.
-        if each.kind == "compute" or each.captured:
-            continue
-        parent = around.get(each.parent)
-        # A transfer inside of a transfer is counted with that.
-        while parent is not None and parent.kind == "compute":
-            inside[parent.sequence] = inside.get(parent.sequence, 0.0) + each.gpu_us
-            parent = around.get(parent.parent)
-    return inside
+class _Transfers:
+    """Time of transfers inside of regions, as far as it is known."""
+
+    def __init__(self, histories: Sequence[History]) -> None:
+        samples = [each for history in histories for each in history.samples]
+        around = {each.sequence: each for each in samples}
+        self._inside: dict[int, float] = {}
+        for each in samples:
+            # Replays of a captured region share a sequence, so they cannot be told apart here.
+            if each.kind == "compute" or each.captured:
+                continue
+            parent = around.get(each.parent)
+            # A transfer inside of a transfer is counted with that.
+            while parent is not None and parent.kind == "compute":
+                total = self._inside.get(parent.sequence, 0.0) + each.gpu_us
+                self._inside[parent.sequence] = total
+                parent = around.get(parent.parent)
+        self._known_from = max(map(self._oldest, histories), default=0.0)
+
+    def median_us(self, samples: Sequence[Sample]) -> float | None:
+        """Of the samples that have all of their transfers; None if there is none."""
+        return median_of_known(
+            self._inside.get(each.sequence, 0.0)
+            for each in samples
+            if each.sequence >= self._known_from
+        )
+
+    def _oldest(self, history: History) -> float:
+        """From which sequence on transfers, and what lies around them, are in their history."""
+        matters = history.kind != "compute" or any(
+            each.sequence in self._inside for each in history.samples
+        )
+        if not matters or history.count == len(history.samples):
+            return 0.0
+        return min((s.sequence for s in history.samples if not s.captured), default=math.inf)
 
 
-def _summarize(history: History, outermost: float, inside: dict[int, float]) -> RegionSummary:
+def _summarize(history: History, outermost: float, inside: _Transfers) -> RegionSummary:
     samples = history.samples
     times = [each.gpu_us for each in samples]
     p10, p50, p90, p99 = quantiles(times, (0.1, 0.5, 0.9, 0.99))
@@ -254,7 +277,7 @@ def _summarize(history: History, outermost: float, inside: dict[int, float]) -> 
         mad_us=mad(times),
         total_us=history.total_us,
         share=history.total_us / outermost if outermost else 0.0,
-        transfers_us=median(inside.get(each.sequence, 0.0) for each in samples),
+        transfers_us=inside.median_us(samples),
         host_enqueue_us=median_of_known(each.host_enqueue_us for each in samples),
         gpu_gap_us=median_of_known(each.gpu_gap_us for each in samples),
         host_gap_us=median_of_known(each.host_gap_us for each in samples),

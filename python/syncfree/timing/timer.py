@@ -260,7 +260,7 @@ def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
     if device is None:
         reason = _runtime.cuda_status() if torch.cuda.is_available() else "torch sees no GPU"
         return None, CUDA_CLOCK if not reason else f"the host's clock, because {reason}"
-    asked = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    asked = _named(device)
     if asked.type == "cpu":
         return None, "the host's clock, as was asked"
     if asked.type != "cuda":
@@ -278,6 +278,15 @@ def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
     if torch.version.cuda is None:  # the sync detector's virtual device, or another maker's GPU
         return None, f"the host's clock, because {reason}"
     raise DeviceError(f"a timer cannot use {asked}: {reason}")
+
+
+def _named(device: torch.device | str | int) -> torch.device:
+    try:
+        return torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except (RuntimeError, TypeError):
+        refused = DeviceError if isinstance(device, int) else TypeError
+        expected = "'cuda', 'cuda:1', 'cpu', the index of a GPU or None"
+        raise refused(f"a timer takes {expected}, but got {device!r}") from None
 
 
 def require_timer(timer: EventTimer | None, asked: str) -> None:

@@ -7,7 +7,7 @@ short of clock, or simply work.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from syncfree.timing.samples import Sample
@@ -47,14 +47,17 @@ def highest_clocks(samples: Iterable[Sample]) -> dict[int, float]:
 
 
 def flagged(
-    samples: Sequence[Sample], highest: dict[int, float] | None = None
+    samples: Sequence[Sample],
+    highest: Mapping[int, float] | None = None,
+    around: Mapping[int, Sample] | None = None,
 ) -> tuple[Sample, ...]:
     """The samples of a region with their flags.
 
     ``first``: the first of its name, with loading and allocation in it. ``cold``: that, or the host
     came to it after a long gap. ``launch_bound``: the GPU waited for the host's launches in it, so
-    its time is the host's. ``ramp``: the clock was low after a gap. ``throttled``: it was low
-    without one, held down by power, heat or a limit. ``captured``: a replay of a CUDA graph.
+    its time is the host's. ``ramp``: the clock was low after a gap before the region or one around
+    it. ``throttled``: it was low without one, held down by power, heat or a limit; neither where no
+    gap is known. ``captured``: a replay of a CUDA graph.
 
     A region in which the host takes as long as the GPU is launch-bound, unless the GPU had not even
     begun it when the host was through: then earlier work held both up, and the host, which may run
@@ -64,6 +67,7 @@ def flagged(
     Args:
         samples: Of one name, in the order in which they began.
         highest: The highest clock of each device; default: that of these samples.
+        around: Samples by their sequence, in which those around these are found.
 
     Example:
         >>> starved = Sample("step", gpu_us=530.0, host_enqueue_us=520.0, queued=False)
@@ -75,8 +79,8 @@ def flagged(
     for each in samples:
         if each.queued is not None:
             queued = each.queued
-        gap = max(each.host_gap_us or 0.0, each.gpu_gap_us or 0.0)
         low = each.mhz is not None and each.mhz < LOW_CLOCK * clocks.get(each.device, each.mhz)
+        gap = _largest_gap(each, around or {}) if low else None
         follows = (
             each.host_enqueue_us is not None
             and not each.host_clock
@@ -86,12 +90,22 @@ def flagged(
             "cold": each.first or (each.host_gap_us or 0.0) >= COLD_GAP_US,
             "first": each.first,
             "launch_bound": follows and not queued,
-            "ramp": low and gap >= RAMP_GAP_US,
-            "throttled": low and gap < RAMP_GAP_US,
+            "ramp": gap is not None and gap >= RAMP_GAP_US,
+            "throttled": gap is not None and gap < RAMP_GAP_US,
             "captured": each.captured,
         }
         result.append(replace(each, flags=tuple(name for name, holds in found.items() if holds)))
     return tuple(result)
+
+
+def _largest_gap(sample: Sample, around: Mapping[int, Sample]) -> float | None:
+    """Before a sample or any around it: the first one inside of a step begins as that does."""
+    here: Sample | None = sample
+    gaps = []
+    while here is not None:
+        gaps += [gap for gap in (here.host_gap_us, here.gpu_gap_us) if gap is not None]
+        here = around.get(here.parent) if here.parent else None
+    return max(gaps, default=None)
 
 
 def gpu_work_us(samples: Iterable[Sample]) -> float | None:
@@ -123,8 +137,24 @@ def verdict(samples: Sequence[Sample]) -> str:
     """
     if not samples:
         raise ValueError("a verdict needs at least one sample, but there is none")
-    only = " (of the first run alone)" if all(each.first for each in samples) else ""
-    return f"{_time(samples)}{_clock(samples)}{_held_down(samples)}{_spread(samples)}{only}"
+    judged, left_out = _of_one_kind(samples)
+    only = " (of the first run alone)" if all(each.first for each in judged) else ""
+    return f"{_time(judged)}{_clock(judged)}{_held_down(judged)}{_spread(judged)}{only}{left_out}"
+
+
+def _of_one_kind(samples: Sequence[Sample]) -> tuple[Sequence[Sample], str]:
+    """The replays of graphs or the others, of which there are more, and how many were left out."""
+    replays = [each for each in samples if each.captured]
+    others = [each for each in samples if not each.captured]
+    if not replays or not others:
+        return samples, ""
+    if len(replays) > len(others):
+        return replays, f"; without {_counted(others, 'sample')} outside of graphs"
+    return others, f"; without {_counted(replays, 'replay')} of graphs"
+
+
+def _counted(samples: Sequence[Sample], noun: str) -> str:
+    return f"{len(samples)} {noun}{'' if len(samples) == 1 else 's'}"
 
 
 def _time(samples: Sequence[Sample]) -> str:

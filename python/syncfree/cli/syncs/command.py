@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from syncfree._output_places import why_no_file
 from syncfree.cli.compare.tables import make_console
 from syncfree.cli.syncs.iterations import EndOfRunError, Iterations
+from syncfree.cli.syncs.options import SyncsOptions, check
 from syncfree.cli.syncs.processes import (
     Children,
     EndOfChildError,
@@ -25,65 +24,17 @@ from syncfree.cli.syncs.processes import (
     run_to_its_end,
 )
 from syncfree.cli.syncs.program import Program, ProgramError, show_error
+from syncfree.cli.syncs.threads import Threads
 from syncfree.detector.stack import MACHINERY, is_inside, stack_of_error
 from syncfree.detector.text import plural
-from syncfree.detector.tiers import BY_NAME
 from syncfree.errors import DetectorError, SyncfreeError
 
 if TYPE_CHECKING:
     from syncfree.detector.baseline import KnownSite
     from syncfree.detector.report import Report
     from syncfree.detector.tier3.proof import Prover
-    from syncfree.detector.tiers import TierChoice
 
 CLEAN, FINDINGS, ENVIRONMENT = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class SyncsOptions:
-    """What the command line asked for.
-
-    Args:
-        target: Script or ``module:function``, or a module's name.
-        arguments: Of the program.
-        warmup: Iterations that are left out.
-        steps: Iterations to judge; None for all.
-        seconds: Longest run; None for no limit.
-        step_function: Ends an iteration; None for `optimizer.step()`.
-        tier: How to look.
-        prove: Run again with a spinning GPU to prove each finding.
-        json: File for the JSON report.
-        sarif: File for the SARIF report.
-        github: Print annotations for GitHub Actions, too.
-        baseline: File of known sites.
-        update_baseline: Write that file instead of comparing with it.
-        module: The target is a module that runs as by ``python -m``.
-    """
-
-    target: str
-    arguments: list[str] = field(default_factory=list)
-    warmup: int = 1
-    steps: int | None = None
-    seconds: float | None = None
-    step_function: str | None = None
-    tier: str = "auto"
-    prove: bool = False
-    json: Path | None = None
-    sarif: Path | None = None
-    github: bool = False
-    baseline: Path | None = None
-    update_baseline: bool = False
-    module: bool = False
-
-    def tier_choice(self) -> TierChoice:
-        """The tier as `detect_syncs` takes it.
-
-        Raises:
-            ProgramError: There is no such tier.
-        """
-        if self.tier not in BY_NAME:
-            raise ProgramError(f"--tier is one of {', '.join(BY_NAME)}, but got {self.tier}")
-        return BY_NAME[self.tier]
 
 
 def find_syncs(options: SyncsOptions) -> int:
@@ -93,7 +44,8 @@ def find_syncs(options: SyncsOptions) -> int:
 
 
 def _find(options: SyncsOptions, notes: Console) -> int:
-    _check(options)
+    check(options)
+    options = options.wherever()
     program = Program(options.target, options.arguments, is_module=options.module)
     report = _run(program, options, notes)
     if options.prove and not report.failed:
@@ -111,63 +63,6 @@ def _told(work: Callable[[], int], notes: Console) -> int:
         return ENVIRONMENT
 
 
-def _check(options: SyncsOptions) -> None:
-    """Refuses, before the program runs, what could not be done afterwards."""
-    options.tier_choice()
-    if options.warmup < 0:
-        raise ProgramError(f"--warmup is a count of at least 0, but got {options.warmup}")
-    if options.steps is not None and options.steps < 1:
-        raise ProgramError(f"--steps is a count of at least 1, but got {options.steps}")
-    if options.seconds is not None and options.seconds <= 0:
-        raise ProgramError(f"--seconds is a time above 0, but got {options.seconds}")
-    if options.update_baseline and options.baseline is None:
-        raise ProgramError("--baseline-update needs the file: --baseline FILE")
-    written = [options.json, options.sarif]
-    if options.update_baseline:
-        written.append(options.baseline)
-    for file in written:
-        problem = "" if file is None else why_no_file(file)
-        if problem:
-            raise ProgramError(problem)
-    _check_apart(options)
-    if options.baseline is not None and not options.update_baseline:
-        from syncfree.detector.baseline import Baseline
-
-        Baseline.read(options.baseline, Path.cwd())
-    if options.prove:
-        _check_prove(options)
-
-
-def _check_apart(options: SyncsOptions) -> None:
-    """Refuses to write two things into one file, or over the program itself."""
-    named = {
-        "the program": None if options.module else Path(options.target),
-        "--baseline": options.baseline,
-        "--json": options.json,
-        "--sarif": options.sarif,
-    }
-    files = [(name, file) for name, file in named.items() if file is not None]
-    for (name, file), (other, second) in combinations(files, 2):
-        # A pipe or /dev/null takes both.
-        if file.resolve() == second.resolve() and (file.is_file() or not file.exists()):
-            raise ProgramError(
-                f"{other} is the same file as {name}, {file}: give it one of its own"
-            )
-
-
-def _check_prove(options: SyncsOptions) -> None:
-    from syncfree.cli.syncs.ranks import size
-    from syncfree.detector.tiers import has_gpu
-
-    if not has_gpu() or options.tier_choice() not in ("auto", 3):
-        raise DetectorError(
-            "--prove puts a spinning kernel before each guilty line, which needs an NVIDIA GPU and "
-            "tier 3"
-        )
-    if size() > 1:
-        raise DetectorError("--prove runs the program twice, which a torchrun cannot: run it alone")
-
-
 def _prove(program: Program, options: SyncsOptions, notes: Console, report: Report) -> Report:
     """The report with what a second run proved."""
     from syncfree.detector.tier3.proof import Prover
@@ -178,6 +73,7 @@ def _prove(program: Program, options: SyncsOptions, notes: Console, report: Repo
     if not report.findings:
         return report
     notes.print("the program runs again, with a spinning kernel before each of these lines")
+    os.chdir(options.root)
     prover = Prover(report.findings)
     if _run(program, options, notes, prover).failed:
         notes.print("the second run failed: what it did not get to is not proven")
@@ -198,7 +94,7 @@ def _run(
     iterations = Iterations(
         options.warmup, options.steps, options.seconds, lambda: before.append(region.restart())
     )
-    children = Children()
+    children, threads = Children(), Threads()
 
     def finish(failed: bool) -> Report:
         if iterations.ran_out_of_time:
@@ -239,10 +135,11 @@ def _run(
             around.enter_context(iterations.at_optimizer_steps())
         around.enter_context(iterations.within_time())
         around.enter_context(children.counted())
+        around.enter_context(threads.watched())
         around.enter_context(reported_before_the_end(finish_now))
         try:
             run = partial(program.run, options.step_function, iterations.wrap)
-            failed = _run_program(run, notes)
+            failed = _run_program(run, threads.wait, notes)
         except EndOfChildError:
             around.pop_all()  # what is open is the parent's
             raise
@@ -253,28 +150,37 @@ def _ending(options: SyncsOptions) -> str:
     return f"by a call of {options.step_function or 'optimizer.step()'}"
 
 
-def _run_program(run: Callable[[], Any], notes: Console) -> bool:
-    """Whether the program failed; what it raised is shown as the interpreter shows it.
+def _run_program(
+    run: Callable[[], Any], wait_for_threads: Callable[[], None], notes: Console
+) -> bool:
+    """Whether the program failed.
 
     Raises:
         EndOfChildError: This process is a child that the program forked.
         DetectorError: The detector, not the program, could not go on.
         ProgramError: There is no such program.
     """
+    failed = False
     try:
-        run_to_its_end(run)
+        failed = _fails(run, notes)
+        wait_for_threads()
     except EndOfRunError:
         pass
-    except EndOfChildError:
-        raise
     except KeyboardInterrupt:
         notes.print("interrupted: the report is of the run so far")
+    return failed
+
+
+def _fails(run: Callable[[], Any], notes: Console) -> bool:
+    """Runs a program; what it raises is shown as the interpreter shows it."""
+    try:
+        run_to_its_end(run)
+    except (EndOfRunError, EndOfChildError, KeyboardInterrupt, DetectorError, ProgramError):
+        raise
     except SystemExit as end:
         if end.code:
             notes.print(Text(f"the program exited with {end.code}"))
             return True
-    except (DetectorError, ProgramError):
-        raise
     except BaseException as error:
         show_error(error)
         return True
@@ -285,22 +191,25 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.cli.syncs.ranks import rank
     from syncfree.detector.baseline import Baseline
     from syncfree.detector.github import as_github
+    from syncfree.detector.table import as_table
 
     if rank() > 0:
         return CLEAN
     vanished: list[KnownSite] = []
     if options.baseline is not None and not options.update_baseline:
-        difference = Baseline.read(options.baseline, Path.cwd()).compare(report.findings)
+        difference = Baseline.read(options.baseline, options.root).compare(report.findings)
         report, vanished = report.compared(difference.known), difference.vanished
+    # First: they hold the report whatever becomes of standard output.
+    written = _write_files(report, options, notes)
     console = make_console()
-    console.print(report.table() if console.is_terminal else str(report))
-    for annotation in as_github(report, Path.cwd()) if options.github else ():
+    console.print(as_table(report, options.root) if console.is_terminal else str(report))
+    for annotation in as_github(report, options.root) if options.github else ():
         print(annotation)
     # A program that failed did not get to all of its lines.
     for each in () if report.failed else vanished:
         notes.print(Text(f"vanished, --baseline-update takes it out of the baseline: {each}"))
     found = FINDINGS if report.count and not options.update_baseline else CLEAN
-    return max(found, _write_files(report, options, notes))
+    return max(found, written)
 
 
 def _write_files(report: Report, options: SyncsOptions, notes: Console) -> int:
@@ -311,7 +220,7 @@ def _write_files(report: Report, options: SyncsOptions, notes: Console) -> int:
     if options.json is not None:
         writers.append(partial(_write, options.json, report.json()))
     if options.sarif is not None:
-        writers.append(partial(_write, options.sarif, report.sarif()))
+        writers.append(partial(_write, options.sarif, report.sarif(options.root)))
     return max((_told(write, notes) for write in writers), default=CLEAN)
 
 
@@ -322,7 +231,7 @@ def _update_baseline(report: Report, options: SyncsOptions, notes: Console) -> i
     if report.failed:
         notes.print("the baseline was left as it is: the program did not get to all of its lines")
     else:
-        Baseline.of(report.findings, Path.cwd()).write(options.baseline)
+        Baseline.of(report.findings, options.root).write(options.baseline)
     return CLEAN
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import signal
 import threading
@@ -11,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from syncfree.detector.callables import kind_of_call
 
 # A program whose time is up may finish the iteration that it is in, but not for longer than this.
 _GRACE_SECONDS = 5.0
@@ -67,9 +68,11 @@ class Iterations:
             self.ran_out_of_time = True
             raise EndOfRunError
 
-    def wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function each call of which is an iteration."""
-        if inspect.iscoroutinefunction(function):
+    def wrap(self, function: Any) -> Any:
+        """A function, or a static or class method, each call of which is an iteration."""
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(self.wrap(function.__func__))
+        if kind_of_call(function) == "coroutine":
 
             @functools.wraps(function)
             async def step(*args: Any, **kwargs: Any) -> Any:

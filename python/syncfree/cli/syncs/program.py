@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import atexit
+import builtins
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import types
@@ -104,11 +106,18 @@ class Program:
         original = resolve(step_function)
         path, _, last = name.rpartition(".")
         owner = resolve(f"{module}:{path}") if path else importlib.import_module(module)
-        setattr(owner, last, wrap(original))
+        # Of a class that is what it says, not what it gives: a static method stays one.
+        written = inspect.getattr_static(owner, last, original)
+        is_wrapped = isinstance(owner, type) and isinstance(written, (staticmethod, classmethod))
+        is_own = last in vars(owner)
+        setattr(owner, last, wrap(written if is_wrapped else original))
         try:
             yield None
         finally:
-            setattr(owner, last, original)
+            if is_own:
+                setattr(owner, last, written)
+            else:
+                delattr(owner, last)
 
 
 @contextmanager
@@ -146,7 +155,7 @@ def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap
     _clear_last()
     main = types.ModuleType("__main__")
     _last.append(main)
-    main.__dict__.update(attributes, __builtins__=__builtins__)
+    main.__dict__.update(attributes, __builtins__=builtins)
     file = attributes["__file__"]
     if step is None:
         code = compile(source, file, "exec", dont_inherit=True)
