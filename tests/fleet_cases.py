@@ -22,7 +22,7 @@ from syncfree.cli.compare import pipeline
 load, loaded = pipeline.load_pair, []
 trouble = dict(each.split("=") for each in os.environ["TROUBLE"].split(","))
 
-def troubled(pair, options, buffers):
+def troubled(pair, *rest):
     loaded.append(pair)
     how = trouble.get(os.environ.get("RANK"))
     if len(loaded) > {"killed": 4, "killed late": 14}.get(how, 1000):
@@ -36,7 +36,7 @@ def troubled(pair, options, buffers):
     if how == "slow":
         os.write(1, b"loading\n")  # one write, that of another process cannot divide it
     time.sleep(0.3 if how == "slow" else 0.05)
-    return load(pair, options, buffers)
+    return load(pair, *rest)
 
 pipeline.load_pair = troubled
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ from syncfree.cli.compare import pipeline
 
 load = pipeline.load_pair
 
-def slow(pair, options, buffers):
+def slow(pair, *rest):
     print("decoding", flush=True)
     time.sleep(0.3)
-    return load(pair, options, buffers)
+    return load(pair, *rest)
 
 pipeline.load_pair = slow
 sys.exit(main(["compare", *sys.argv[1:], "--device", "cpu", "--workers", "2"]))

@@ -146,6 +146,23 @@ def test_unknown_component_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("wanted", "works"), [("OPTIONAL_COMPONENTS torch", True), ("COMPONENTS torch", False)]
+)
+def test_torch_may_be_absent_where_it_is_optional(tmp_path, wanted, works):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(x LANGUAGES CXX)\n"
+        f"find_package(syncfree REQUIRED {wanted})\n"
+        'message(WARNING "torch=${syncfree_torch_FOUND}")\n'
+        "if(NOT TARGET syncfree::core OR TARGET syncfree::torch)\n"
+        '  message(FATAL_ERROR "wrong targets")\nendif()\n'
+    )
+    without = "-DTorch_DIR=/nowhere"
+    done = cpp_programs.configure(tmp_path, tmp_path / "build", without)
+    assert (done.returncode == 0) == works, done.stderr
+    assert ("torch=0" in done.stderr) == works
+
+
+@pytest.mark.parametrize(
     ("option", "file"),
     [
         ("--include-dir", "syncfree/c_api.h"),

@@ -226,12 +226,9 @@ def test_the_docs_have_the_figures_of_the_simulation():
 
 def samplers(length, world, **options):
     store = dist.HashStore()
-    made = [
+    return [
         DynamicSampler(length, fleet=Fleet(store, rank, world), **options) for rank in range(world)
     ]
-    for sampler in made[1:]:  # in processes of their own they would have the same number
-        sampler._channel = made[0]._channel
-    return made
 
 
 @pytest.mark.parametrize(("length", "world"), [(0, 2), (1, 3), (50, 1), (50, 3)])

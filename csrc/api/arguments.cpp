@@ -65,8 +65,13 @@ std::string shape_text(const TensorView& view) {
   return text + ']';
 }
 
+const syncfree_tensor& required_view(const char* name, const syncfree_tensor* tensor) {
+  if (tensor == nullptr) fail(SYNCFREE_INVALID_ARGUMENT, "Expected `", name, "`, but got no view.");
+  return *tensor;
+}
+
 TensorView operand(const char* name, const syncfree_tensor* tensor) {
-  return checked(name, required(name, tensor));
+  return checked(name, required_view(name, tensor));
 }
 
 void check_same_shape(const TensorView& preds, const TensorView& target) {
@@ -85,7 +90,7 @@ void check_same_device(const char* name, const syncfree_tensor& tensor, const sy
 
 Result result(const char* name, const syncfree_tensor* tensor, const syncfree_tensor& on,
               const std::int64_t* sizes, int rank) {
-  const TensorView view = checked(name, required(name, tensor));
+  const TensorView view = checked(name, required_view(name, tensor));
   check_same_device(name, *tensor, on);
   if (!is_floating(view.dtype))
     fail(SYNCFREE_WRONG_DTYPE, "Expected `", name, "` to have a floating dtype, but got ",

@@ -23,6 +23,9 @@ const T& required(const char* name, const T* argument) {
 // "[2, 3, 16, 16]"
 std::string shape_text(const TensorView& view);
 
+// Refuses null, which in C++ a view of nothing is.
+const syncfree_tensor& required_view(const char* name, const syncfree_tensor* tensor);
+
 // Of a tensor that is read.
 TensorView operand(const char* name, const syncfree_tensor* tensor);
 

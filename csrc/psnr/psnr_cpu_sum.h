@@ -105,8 +105,8 @@ class SquaredErrors {
       *sums = of_run<T>(kept, 0, o_.reduced);
       return 1;
     }
-    alignas(64) thread_local T x[kRun];
-    alignas(64) thread_local T y[kRun];
+    alignas(64) T x[kRun];
+    alignas(64) T y[kRun];
     const std::int64_t count = std::min(row, kRun / std::max<std::int64_t>(o_.reduced, 1));
     const int inner = o_.preds.rank - 1;
     read(o_.preds, kept.offset(kPreds), kept.step(kPreds), count, o_.preds.stride[inner],
@@ -123,8 +123,8 @@ class SquaredErrors {
     if (reads_in_place<T>())
       return of_buffers(at<T>(o_.preds, kept.offset(kPreds) + first),
                         at<T>(o_.target, kept.offset(kTarget) + first), count);
-    alignas(64) thread_local T x[kRun];
-    alignas(64) thread_local T y[kRun];
+    alignas(64) T x[kRun];
+    alignas(64) T y[kRun];
     Walk walk = walk_elements(kept, first);
     for (std::int64_t done = 0; done < count;) {
       const std::int64_t row = std::min(walk.left_in_row(), count - done);

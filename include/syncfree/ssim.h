@@ -33,9 +33,8 @@ inline Status ssim(const ConstTensorView& preds, const ConstTensorView& target, 
                    const Launch& launch = {}, const SsimExtras& extras = {}) {
   const syncfree_ssim_options all = options.to_c(range);
   const syncfree_launch where = launch.to_c();
-  return detail::status_of(syncfree_ssim(preds.get(), target.get(), value.get(),
-                                         extras.map.get_or_null(), extras.contrast.get_or_null(),
-                                         &all, &where));
+  return detail::status_of(syncfree_ssim(preds.get(), target.get(), value.get(), extras.map.get(),
+                                         extras.contrast.get(), &all, &where));
 }
 
 }  // namespace syncfree

@@ -80,9 +80,12 @@ class ConstTensorView {
     }
   }
 
-  const syncfree_tensor* get() const { return &tensor_; }
+  // Null for a view of nothing.
+  const syncfree_tensor* get() const { return exists_ ? &tensor_ : nullptr; }
 
  protected:
+  ConstTensorView() : exists_(false) {}
+
   // Without sizes. More dimensions than fit are refused by the call that gets the view.
   ConstTensorView(const void* data, DType dtype, std::size_t rank, Device device) {
     tensor_.data = const_cast<void*>(data);
@@ -95,22 +98,20 @@ class ConstTensorView {
   static constexpr std::size_t kTooManyDims = SYNCFREE_MAX_RANK + 1;
 
   syncfree_tensor tensor_{};
+
+ private:
+  bool exists_ = true;
 };
 
 // What a metric writes.
 class TensorView : public ConstTensorView {
  public:
   // No tensor: a result that is not wanted.
-  TensorView() : ConstTensorView(nullptr, DType::kFloat32, kTooManyDims, Device::cpu()) {}
+  TensorView() = default;
 
   TensorView(void* data, DType dtype, const std::int64_t* sizes, const std::int64_t* strides,
              std::size_t rank, Device device)
-      : ConstTensorView(data, dtype, sizes, strides, rank, device), wanted_(true) {}
-
-  const syncfree_tensor* get_or_null() const { return wanted_ ? &tensor_ : nullptr; }
-
- private:
-  bool wanted_ = false;
+      : ConstTensorView(data, dtype, sizes, strides, rank, device) {}
 };
 
 using Sizes = std::initializer_list<std::int64_t>;

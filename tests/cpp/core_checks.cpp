@@ -65,7 +65,10 @@ void views() {
   expect("ranks differ", run(view(x, {2, 3}), view(x, {2, 3, 1}), out), StatusCode::kWrongShape);
   expect("devices differ", run(view(x, {3}), view(x, {3}, Device::cuda()), out),
          StatusCode::kWrongDevice, "target");
-  expect("no result", run(view(x, {3}), view(x, {3}), {}), StatusCode::kWrongShape, "value");
+  expect("no result", run(view(x, {3}), view(x, {3}), {}), StatusCode::kInvalidArgument,
+         "Expected `value`, but got no view");
+  expect("an operand of nothing", run(TensorView(), view(x, {3}), out),
+         StatusCode::kInvalidArgument, "Expected `preds`, but got no view");
   std::int64_t whole = 0;
   expect("integer result", run(view(x, {3}), view(x, {3}), view(&whole, {})),
          StatusCode::kWrongDtype, "int64");

@@ -29,8 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         >>> from syncfree.cli import main
         >>> status = main(["info"])  # doctest: +SKIP
     """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # before a command began, which would answer it
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
     _print_any_text()
-    arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["info"]:
         from syncfree._info import main as info
 

@@ -132,6 +132,10 @@ def _compare(
     profile: Annotated[
         bool, typer.Option("--profile", help="Show what limits the run: time of each stage.")
     ] = False,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="Join no others, whatever RANK and WORLD_SIZE say."),
+    ] = False,
     streams: Annotated[int, typer.Option(help="CUDA streams that batches take in turn.")] = 3,
     dtype: Annotated[
         str | None,
@@ -172,6 +176,7 @@ def _compare(
         profile=profile,
         streams=streams,
         dtype=dtype,
+        alone=alone,
     )
     raise typer.Exit(compare(request))
 

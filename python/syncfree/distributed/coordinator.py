@@ -133,6 +133,11 @@ class Coordinator:
         for item in self._pending:
             self.unfinished[item] = "no rank is left to do it"
 
+    @property
+    def awaited(self) -> list[int]:
+        """Ranks that have not said that they are ready."""
+        return [rank for rank, each in self._ranks.items() if each.report is None]
+
     def end(self, result: Any = None) -> None:
         """Release the workers, with a result that each of them gets; waits a little for them.
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import count
 from numbers import Integral
 from typing import Any
 
@@ -27,7 +26,6 @@ from syncfree.distributed.worker import Worker
 from syncfree.errors import DeviceError, EvaluationError, RankError
 
 _ANY_GPU = torch.device("cuda")
-_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def evaluate(
     checked = check_costs(costs, len(dataset))
     fleet = fleet or connect()
     own = _device(device, fleet)
-    channel = Channel(fleet.store, f"evaluate/{next(_numbers)}")
+    channel = fleet.next_run("evaluate")
     leader = None
     if fleet.rank == 0:
         leader = _Leader(channel, fleet.world, checked, len(metrics), schedule, timeout)

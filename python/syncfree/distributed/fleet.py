@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import torch
 
+from syncfree.distributed.channel import Channel
 from syncfree.distributed.environment import started_by_torchrun
+from syncfree.distributed.rendezvous import STORE_TIMEOUT, Note, meet, say_nothing
 
 # Its stores are not among the names that it shows to type checkers.
 _dist: Any = torch.distributed
-_TIMEOUT = timedelta(seconds=300)
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,27 @@ class Fleet:
     world: int
     local_rank: int = 0
 
+    def next_run(self, kind: str) -> Channel:
+        """The conversation of the next run of a kind; all ranks begin runs in the same order.
 
-def connect() -> Fleet:
+        The store may outlive this process, as that of `torchrun` does: the next script of the job
+        would find what this one left there. So the store counts the runs, not the process.
+        """
+        number = Channel(self.store, "runs").add(f"{kind}/{self.rank}", 1)
+        return Channel(self.store, f"{kind}/{number}")
+
+
+def connect(note: Note = say_nothing) -> Fleet:
     """The fleet that this process belongs to.
 
     That is the default process group where one has been made, else what the environment variables
     of `torchrun` say, else this process alone.
 
+    Args:
+        note: called once with ranks for which this one has waited for some seconds.
+
     Raises:
+        RankError: processes that the variables promise have not come within 300 seconds.
         torch.distributed.DistError: the store cannot be reached.
 
     Example:
@@ -56,7 +69,7 @@ def connect() -> Fleet:
         store = _dist.distributed_c10d._get_default_store()
         return Fleet(_of_this_start(store), _dist.get_rank(), _dist.get_world_size(), local_rank)
     if started_by_torchrun():
-        store, rank, world = next(_dist.rendezvous("env://"))
+        store, rank, world = meet(note)
         return Fleet(_of_this_start(store), rank, world, local_rank)
     return Fleet(_dist.HashStore(), 0, 1)
 
@@ -71,5 +84,5 @@ def _of_this_start(store: Any) -> Any:
 def open_store(host: str, port: int | None = None) -> Any:
     """A TCP store: held by this process on a free port, or the one at `port`."""
     return _dist.TCPStore(
-        host, port or 0, is_master=port is None, timeout=_TIMEOUT, wait_for_workers=False
+        host, port or 0, is_master=port is None, timeout=STORE_TIMEOUT, wait_for_workers=False
     )

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Sized
-from itertools import count
 
 from torch.utils.data import Sampler
 
-from syncfree.distributed.channel import Channel
 from syncfree.distributed.claims import Claims
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.policy import DIVISOR, order_by_cost
-
-_numbers = count()
 
 
 class DynamicSampler(Sampler[int]):
@@ -63,7 +59,7 @@ class DynamicSampler(Sampler[int]):
         self._order = order_by_cost(checked)
         self._costs = [checked[item] for item in self._order]
         self._fleet = fleet or connect()
-        self._channel = Channel(self._fleet.store, f"sampler/{next(_numbers)}")
+        self._channel = self._fleet.next_run("sampler")
         self._divisor = divisor
         self._pass = 0
 

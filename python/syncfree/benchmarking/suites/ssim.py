@@ -140,7 +140,9 @@ def ssim_makers(device: str) -> Makers:
         for dtype in (F32, F16, BF16, U8) if shape == LARGE else (F32,):
             yield f"ssim-{size_name(shape, dtype)}", partial(ssim, shape, dtype, device)
     yield f"ssim-7x7-{size_name(LARGE, F32)}", partial(uniform_ssim, LARGE, F32, device)
-    yield f"ssim-gradients-{size_name(MEDIUM, F32)}", partial(ssim_gradients, MEDIUM, F32, device)
+    for shape in (SMALL, MEDIUM):
+        name = f"ssim-gradients-{size_name(shape, F32)}"
+        yield name, partial(ssim_gradients, shape, F32, device)
 
 
 def ms_ssim_makers(device: str) -> Makers:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from PIL import Image
-
-from syncfree._output_places import why_no_file, why_no_folder
+from syncfree._output_places import why_no_folder
 from syncfree.cli.compare.fleet_options import (
     FleetOptions,
     parse_counts,
     parse_gpus,
     parse_schedule,
 )
+from syncfree.cli.compare.images import quiet_pillow
 from syncfree.cli.compare.options import (
     CompareOptions,
     LocalUsageError,
     UsageError,
     available_cores,
 )
-from syncfree.cli.compare.pairs import EXTENSIONS, NothingPairedError, Pairing, find_pairs
+from syncfree.cli.compare.outputs import Outputs, refuse
+from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
 from syncfree.cli.compare.profile_text import print_profile
 from syncfree.cli.compare.report import Comparison, write_csv, write_json
 from syncfree.cli.compare.tables import (
@@ -41,6 +40,7 @@ from syncfree.distributed.policy import TIMEOUT_SECONDS
 from syncfree.errors import RankError
 
 CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
+_MOST_NAMED = 16
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,22 @@ class CompareRequest:
     profile: bool = False
     streams: int = 3
     dtype: str | None = None
+    alone: bool = False
+
+    @property
+    def outputs(self) -> Outputs:
+        """What is to be written."""
+        return Outputs(self.csv, self.json, self.plot, self.maps)
+
+    @property
+    def joins(self) -> bool:
+        """Whether this process is one of several that somebody else has started."""
+        return started_by_torchrun() and not self.alone
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process speaks for all."""
+        return not self.joins or os.environ["RANK"] == "0"
 
 
 def compare(request: CompareRequest) -> int:
@@ -79,8 +95,7 @@ def compare(request: CompareRequest) -> int:
         MissingExtraError: maps or a plot were asked for without matplotlib.
     """
     notes = make_console(stderr=True)
-    # The user named these files: a large one is no attack. Above Pillow's limit it is a problem.
-    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    quiet_pillow()
     try:
         comparison = _run(request)
     except NothingPairedError as error:
@@ -88,10 +103,10 @@ def compare(request: CompareRequest) -> int:
         print_error(notes, str(error))
         return USAGE
     except UsageError as error:
-        if _leads() or isinstance(error, LocalUsageError):
+        if request.leads or isinstance(error, LocalUsageError):
             print_error(notes, str(error))
         return USAGE
-    except RankError as error:  # rank 0, which would have shown what was found
+    except RankError as error:  # others, without which nothing was found that could be shown
         print_error(notes, str(error))
         return PROBLEMS
     except KeyboardInterrupt:
@@ -131,14 +146,17 @@ def _show(comparison: Comparison, *, show_all: bool) -> bool:
 
 def _run(request: CompareRequest) -> Comparison | None:
     """The comparison, or `None` in a process that only took part in it."""
-    joined = started_by_torchrun()
+    joined = request.joins
     if request.profile and (joined or request.gpus is not None):
         raise UsageError(
             "--profile is of one process: leave --gpus and torchrun out; what several processes "
             "did with their time is in their table anyway"
         )
     if joined and (request.gpus is not None or request.scaling is not None):
-        raise UsageError("--gpus and --scaling start processes; torchrun has started them already")
+        raise UsageError(
+            "--gpus and --scaling start processes; torchrun has started them already: "
+            "leave them out, or add --alone to take no part"
+        )
     if not joined and request.gpus is None:
         return _run_alone(request)
     return _run_joined(request) if joined else _run_launched(request)
@@ -190,11 +208,20 @@ def _run_joined(request: CompareRequest) -> Comparison | None:
     def make_work() -> Work:
         return Work(request.reference, request.test, _pairs(request), options, fleet)
 
-    return compare_joined(make_work, request.device, fleet.timeout)
+    return compare_joined(make_work, request.device, fleet.timeout, _note_wait)
+
+
+def _note_wait(missing: Sequence[int]) -> None:
+    shown = ", ".join(map(str, missing[:_MOST_NAMED]))
+    more = ", ..." if len(missing) > _MOST_NAMED else ""
+    make_console(stderr=True).print(
+        f"waiting for rank{'s' if len(missing) > 1 else ''} {shown}{more}: RANK and WORLD_SIZE say "
+        "that this process is one of several; --alone compares in it alone"
+    )
 
 
 def _options(request: CompareRequest, workers: int) -> CompareOptions:
-    _check_outputs(request)
+    request.outputs.check(request.reference, request.test)
     return CompareOptions(
         metrics=tuple(name.strip() for name in request.metrics.split(",")),
         device=request.device,
@@ -215,7 +242,7 @@ def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOp
     if not timeout > 0:
         raise UsageError(f"timeout is more than 0 seconds, got {timeout:g}")
     if request.resume is not None:
-        _refuse(why_no_folder(request.resume))
+        refuse(why_no_folder(request.resume))
     return FleetOptions(devices, schedule, timeout, request.workers, request.resume)
 
 
@@ -224,53 +251,8 @@ def _pairs(request: CompareRequest) -> Pairing:
     if not pairing.pairs:
         message = f"no image in {request.reference} has a partner in {request.test}"
         raise NothingPairedError(message, pairing)
+    request.outputs.check_pairing(pairing)
     return pairing
-
-
-def _leads() -> bool:
-    """Whether this process speaks for all."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _check_outputs(request: CompareRequest) -> None:
-    """Refuse, before any work, what could not be written or would be compared the next time."""
-    files = [file for file in (request.csv, request.json, request.plot) if file is not None]
-    resolved = [file.resolve() for file in files]
-    for file, place in zip(files, resolved, strict=True):
-        if resolved.count(place) > 1:
-            raise UsageError(f"{file} is asked for twice: one result would replace the other")
-        _refuse(why_no_file(file))
-        if _is_compared(place, request):
-            raise UsageError(
-                f"cannot write {file}: it is one of the images to be compared, or would be"
-            )
-    if request.plot is not None:
-        from syncfree.cli.compare.plots import check_plot
-
-        check_plot(request.plot)
-    maps = request.maps
-    if maps is None:
-        return
-    from syncfree.cli.compare.maps import palette
-
-    palette()
-    for folder in (request.reference, request.test):
-        # Path.is_dir raises below a folder that may not be searched.
-        if os.path.isdir(folder) and maps.resolve().is_relative_to(folder.resolve()):  # noqa: PTH112
-            raise UsageError(f"--maps is inside {folder}, where its files would be compared")
-    _refuse(why_no_folder(maps))
-
-
-def _refuse(problem: str) -> None:
-    if problem:
-        raise UsageError(problem)
-
-
-def _is_compared(file: Path, request: CompareRequest) -> bool:
-    """Whether a file is an input, or would be one the next time."""
-    places = [given.resolve() for given in (request.reference, request.test)]
-    is_picture = file.suffix.lower() in EXTENSIONS
-    return file in places or (is_picture and any(file.is_relative_to(each) for each in places))
 
 
 def _save(

@@ -43,9 +43,21 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def outcome_sent(document: Mapping[str, Any], pair: Pair) -> Outcome:
+    """What another process found, which must be of the pair's own files."""
+    files = (str(pair.reference), str(pair.test))
+    row = document["row"]
+    if row is not None and (row["reference"], row["test"]) != files:
+        reason = f"a process sent the row of {row['reference']} and {row['test']} for these files"
+        return Outcome(pair, None, (Problem("internal", files, reason),))
+    return outcome_from(document, pair)
+
+
 def outcome_from(document: Mapping[str, Any], pair: Pair) -> Outcome:
-    """What `outcome_document` wrote, for its pair."""
-    row = None if document["row"] is None else ImageRow(**document["row"])
+    """What `outcome_document` wrote, for its pair; its files may have been named otherwise then."""
+    found = document["row"]
+    files = {"reference": str(pair.reference), "test": str(pair.test)}
+    row = None if found is None else ImageRow(**{**found, **files})
     problems = (
         Problem(each["kind"], tuple(each["files"]), each["reason"]) for each in document["problems"]
     )

@@ -6,22 +6,21 @@ import math
 import os
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from PIL import Image
 
 from syncfree.cli.compare import documents
 from syncfree.cli.compare.engine import make_engine
 from syncfree.cli.compare.fleet_options import SCHEDULE_NAMES, FleetOptions, torchrun_device
-from syncfree.cli.compare.images import UNREADABLE
+from syncfree.cli.compare.fleet_problems import problem_of_loss, problems_of_unfinished
+from syncfree.cli.compare.images import pixels_of, quiet_pillow
 from syncfree.cli.compare.maps import map_file
 from syncfree.cli.compare.options import CompareOptions, UsageError, available_cores
 from syncfree.cli.compare.pairs import Pair, Pairing
@@ -31,15 +30,16 @@ from syncfree.cli.compare.report import Comparison
 from syncfree.cli.compare.tables import FleetProgress
 from syncfree.cli.interrupt import deferred_interrupt
 from syncfree.distributed.channel import Channel
-from syncfree.distributed.coordinator import Coordinator, Lost, Settled
+from syncfree.distributed.coordinator import Coordinator, Settled
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.launcher import Launcher
-from syncfree.distributed.worker import POLL_SECONDS, Worker
+from syncfree.distributed.rendezvous import Note, Patience, say_nothing
+from syncfree.distributed.worker import POLL_SECONDS, START_SECONDS, Worker
 from syncfree.errors import RankError
 
 _PREFIX = "compare"
-_MOST_NAMED = 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,13 @@ def compare_launched(work: Work) -> Comparison:
         Launcher(_work_launched, work.fleet.devices) as processes,
     ):
         channel = Channel(processes.store, _PREFIX)
-        lead = _Lead(work, channel, processes.world)
+        lead = _Lead(work, channel, processes.world, interrupt.check)
         return lead.run(processes.deaths, processes.kill, interrupt.check)
 
 
-def compare_joined(make_work: Callable[[], Work], device: str, timeout: float) -> Comparison | None:
+def compare_joined(
+    make_work: Callable[[], Work], device: str, timeout: float, note: Note = say_nothing
+) -> Comparison | None:
     """Take part in a comparison by the processes that `torchrun` started.
 
     Rank 0 leads, and works in a thread; the others work and return `None`.
@@ -78,20 +80,29 @@ def compare_joined(make_work: Callable[[], Work], device: str, timeout: float) -
         make_work: called by rank 0 alone.
         device: `auto`, `cpu` or `cuda`.
         timeout: seconds after which a rank 0 that shows no sign of life is given up.
+        note: called once with ranks for which this one has waited for some seconds.
 
     Raises:
         UsageError: the same in all processes.
-        RankError: rank 0 is stuck.
+        RankError: other ranks do not come, or rank 0 is stuck.
         KeyboardInterrupt: Ctrl-C.
     """
+    fleet = connect(note)
+    # First, so that a rank that fails here still counts as many runs as the others.
+    channel = fleet.next_run(_PREFIX)
     own = torchrun_device(device)
-    fleet = connect()
-    channel = Channel(fleet.store, _PREFIX)
     if fleet.rank > 0:
+        patience = Patience(max(START_SECONDS, timeout), note)
+        while not channel.add("leader", 0):
+            patience.spend([0])
+            time.sleep(POLL_SECONDS)
         _work(channel, fleet, own, timeout)
         return None
+    channel.add("leader", 1)
     try:
-        lead = _Lead(make_work(), channel, fleet.world)
+        work = make_work()
+        with deferred_interrupt() as interrupt:
+            lead = _Lead(work, channel, fleet.world, interrupt.check, note)
     except UsageError as error:
         channel.publish("plan", {"stop": str(error)})
         raise
@@ -130,7 +141,7 @@ def _work(channel: Channel, fleet: Fleet, device: str, timeout: float = math.inf
 def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -> None:
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
     torch.set_num_threads(max(1, available_cores() // local_world))
-    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    quiet_pillow()
     workers = plan["workers"] or max(1, available_cores() // local_world)
     options = replace(documents.options_from(plan["options"]), device=device, workers=workers)
     pairs = [Pair(name, Path(first), Path(second)) for name, first, second in plan["pairs"]]
@@ -170,16 +181,17 @@ class _Lead:
     work: Work
     channel: Channel
     world: int
+    checkpoint: InitVar[Callable[[], None]] = lambda: None
+    note: Note = say_nothing
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     lost: list[Problem] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checkpoint: Callable[[], None]) -> None:
         work, pairs = self.work, self.work.pairing.pairs
-        with ThreadPoolExecutor(available_cores()) as pool:
-            stamps = list(pool.map(documents.stamp, pairs))
-            self.costs = [max(1, sum(stamp[::2])) for stamp in stamps]
-            if work.fleet.schedule == "cost":
-                self.costs = list(pool.map(_pixels, pairs))
+        stamps = _of_each(documents.stamp, pairs, checkpoint)
+        self.costs = [max(1, sum(stamp[::2])) for stamp in stamps]
+        if work.fleet.schedule == "cost":
+            self.costs = _of_each(pixels_of, pairs, checkpoint)
         heading = documents.journal_heading(work.reference, work.test, work.options)
         if work.fleet.journals is not None:
             self._restore(work.fleet.journals, heading, stamps)
@@ -221,6 +233,13 @@ class _Lead:
         checkpoint: Callable[[], None],
     ) -> Comparison:
         pairs, fleet = self.work.pairing.pairs, self.work.fleet
+        patience = Patience(math.inf, self.note)
+
+        def look_around() -> None:
+            checkpoint()
+            if coordinator.awaited:
+                patience.spend(coordinator.awaited)
+
         coordinator = Coordinator(
             self.channel,
             self.world,
@@ -229,7 +248,7 @@ class _Lead:
             timeout=fleet.timeout,
             deaths=deaths,
             give_up=give_up,
-            checkpoint=checkpoint,
+            checkpoint=look_around,
         )
         self.channel.publish("plan", self.plan)
         todo = [item for item, pair in enumerate(pairs) if pair.name not in self.outcomes]
@@ -237,10 +256,10 @@ class _Lead:
             for event in coordinator.run(todo):
                 if isinstance(event, Settled):
                     pair = pairs[event.item]
-                    self.outcomes[pair.name] = documents.outcome_from(event.outcome, pair)
+                    self.outcomes[pair.name] = documents.outcome_sent(event.outcome, pair)
                     progress.advance(event.rank)
                 else:
-                    self.lost.append(_lost(event))
+                    self.lost.append(problem_of_loss(event))
         coordinator.end()
         statistics = replace(
             coordinator.statistics(restored=len(self.restored)),
@@ -248,7 +267,7 @@ class _Lead:
         )
         done = [self.outcomes[pair.name] for pair in pairs if pair.name in self.outcomes]
         problems = [problem for outcome in done for problem in outcome.problems]
-        problems += _unfinished(coordinator.unfinished, pairs)
+        problems += problems_of_unfinished(coordinator.unfinished, pairs)
         reports = [each.report for each in statistics.ranks]
         names = sorted({each.device_name for each in reports if each.device_name})
         return Comparison(
@@ -266,29 +285,16 @@ class _Lead:
         )
 
 
-def _lost(event: Lost) -> Problem:
-    held = f"; {len(event.items)} of its images went to others" if event.items else ""
-    return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{held}")
-
-
-def _unfinished(items: dict[int, str], pairs: list[Pair]) -> Iterator[Problem]:
-    by_reason: dict[str, list[int]] = {}
-    for item, reason in sorted(items.items()):
-        by_reason.setdefault(reason, []).append(item)
-    for reason, found in by_reason.items():
-        # When all processes are lost early, thousands of lines would hide why.
-        if len(found) > _MOST_NAMED:
-            yield Problem("unfinished", (), f"{len(found)} pairs not compared: {reason}")
-            continue
-        for item in found:
-            files = (str(pairs[item].reference), str(pairs[item].test))
-            yield Problem("unfinished", files, f"not compared: {reason}")
-
-
-def _pixels(pair: Pair) -> int:
-    """Size by the file's header alone; what cannot be read costs next to nothing."""
+def _of_each(
+    function: Callable[[Pair], T], pairs: Sequence[Pair], checkpoint: Callable[[], None]
+) -> list[T]:
+    """What a function of files gives, from several threads, which what `checkpoint` raises ends."""
+    pool = ThreadPoolExecutor(available_cores())
+    found: list[T] = []
     try:
-        with Image.open(pair.reference) as image:
-            return int(max(1, image.width * image.height))
-    except UNREADABLE:
-        return 1
+        for each in pool.map(function, pairs):
+            checkpoint()
+            found.append(each)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return found

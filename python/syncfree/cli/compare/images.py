@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import struct
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -10,10 +14,11 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageColor, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from syncfree.cli.compare.buffers import BufferPool, Lease
+from syncfree.cli.compare.lossy import PLAIN, decoder_arguments, refuse_lossy
 from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import PictureError, Problem, refused
@@ -21,11 +26,11 @@ from syncfree.cli.compare.problems import PictureError, Problem, refused
 # SSIM pads by reflection by 5 pixels, which a side of 5 or less cannot give.
 SMALLEST_SSIM_SIDE = 6
 
-_PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
 _KEY_STEPS = {"L;2": 85, "L;4": 17}
-_BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339  # TIFF tags
-_SIGNED = 2  # as a sample format
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+_SILENT = logging.NullHandler()
+# What Pillow lets out about headers whose fields contradict each other.
+_DAMAGED = (TypeError, LookupError, ArithmeticError, struct.error)
 
 
 class Layout(NamedTuple):
@@ -53,19 +58,26 @@ class PicturePair:
         return self.reference.nbytes + self.test.nbytes
 
 
-def load_pair(pair: Pair, options: CompareOptions, buffers: BufferPool) -> PicturePair:
+def load_pair(
+    pair: Pair,
+    options: CompareOptions,
+    buffers: BufferPool,
+    reserve: Callable[[int], None] = lambda size: None,
+) -> PicturePair:
     """Decode both pictures of a pair and bring them to one shape.
 
     Args:
         pair: the two files.
         options: crop, luma, background, dtype and metrics decide what is refused and what is cut.
         buffers: gives the memory for the samples.
+        reserve: called with the bytes of each picture's samples before it is decoded; may wait
+            until there is room.
 
     Raises:
         PictureError: the pictures cannot be read, or comparing them would be wrong.
     """
     files = (pair.reference, pair.test)
-    reference, test = _read_both(files, options.background)
+    reference, test = _read_both(files, options, reserve)
     if reference.size != test.size:
         sizes = " and ".join("{}x{}".format(*image.size) for image in (reference, test))
         raise refused("size-mismatch", files, f"sizes differ: {sizes} (width x height)")
@@ -93,12 +105,32 @@ def load_pair(pair: Pair, options: CompareOptions, buffers: BufferPool) -> Pictu
     return PicturePair(pair, layout, samples[0], samples[1], memory)
 
 
-def _read_both(files: tuple[Path, Path], background: str | None) -> list[Image.Image]:
+def pixels_of(pair: Pair) -> int:
+    """Size by the file's header alone; what cannot be read costs next to nothing."""
+    try:
+        _refuse_no_file(pair.reference)
+        with Image.open(pair.reference) as image:
+            return int(max(1, image.width * image.height))
+    except (PictureError, *UNREADABLE, *_DAMAGED):
+        return 1
+
+
+def quiet_pillow() -> None:
+    """Keep what Pillow says, which does not name the file, from standard error."""
+    # The user named these files: a large one is no attack. Above Pillow's limit it is a problem.
+    warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\b")
+    logging.getLogger("PIL").addHandler(_SILENT)
+
+
+def _read_both(
+    files: tuple[Path, Path], options: CompareOptions, reserve: Callable[[int], None]
+) -> list[Image.Image]:
     images: list[Image.Image] = []
     problems: list[Problem] = []
     for path in files:
         try:
-            images.append(_read(path, background))
+            images.append(_read(path, options, reserve))
         except PictureError as error:
             problems += error.problems
     if problems:
@@ -106,19 +138,19 @@ def _read_both(files: tuple[Path, Path], background: str | None) -> list[Image.I
     return images
 
 
-def _read(path: Path, background: str | None) -> Image.Image:
+def _read(path: Path, options: CompareOptions, reserve: Callable[[int], None]) -> Image.Image:
     """The picture as mode L, RGB or I;16, upright, opaque."""
     try:
-        if not path.is_file():
-            raise refused("unreadable", (path,), "gone, a broken link, or no regular file")
+        _refuse_no_file(path)
         if path.stat().st_size == 0:
             raise refused("unreadable", (path,), "empty file")
         # By its name, Pillow would map some files into memory: it scrambles TIFFs that their
         # orientation turns, and a file that shrinks meanwhile ends the process.
         with path.open("rb") as file, Image.open(file) as opened:
             image: Image.Image = opened
-            _refuse_lossy(image, path)
+            refuse_lossy(image, path)
             _widen_color_key(image)
+            reserve(_sample_bytes(image, options))
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
             if image.mode == "I":
@@ -127,8 +159,8 @@ def _read(path: Path, background: str | None) -> Image.Image:
             if image.mode.startswith("I;16"):
                 return image
             if image.has_transparency_data:
-                return _opaque(image, path, background)
-            mode = _PLAIN[image.mode]
+                return _opaque(image, path, options.background)
+            mode = PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
     except UnidentifiedImageError as error:
         reason = "not an image of a known format, or of samples that Pillow has no type for"
@@ -136,54 +168,30 @@ def _read(path: Path, background: str | None) -> Image.Image:
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise refused("unreadable", (path,), reason) from error
+    except _DAMAGED as error:
+        reason = f"damaged: Pillow cannot make sense of it ({type(error).__name__}: {error})"
+        raise refused("unreadable", (path,), reason) from error
 
 
-def _refuse_lossy(image: Image.Image, path: Path) -> None:
-    """Refuse what Pillow would hand over cut down, or in a unit that nobody stated."""
-    mode, reason = image.mode, None
-    bits = _bits_per_sample(image)
-    # Phones write JPEGs with previews or gain maps as further frames: the first is the picture.
-    frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)
-    if frames > 1:
-        reason = f"holds {frames} frames or pages; save the one to compare"
-    elif mode == "CMYK":
-        reason = "CMYK has no defined RGB samples; convert it to RGB with its color profile"
-    elif mode.startswith("I;16") or (mode == "I" and image.format in ("PNG", "PPM")):
-        if bits not in (16, None):
-            reason = f"gray with {bits} bits per sample; store it with 8 or 16"
-        elif image.has_transparency_data:
-            reason = "16-bit gray with transparent pixels"
-        elif image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # type: ignore[attr-defined]
-            reason = "16-bit gray in which 0 is white; store it with 0 as black"
-    elif bits is not None and bits > 8 and mode not in ("I", "F"):
-        reason = f"color with {bits} bits per sample, of which Pillow keeps only 8"
-    elif image.format == "TIFF" and _SIGNED in image.tag_v2.get(_SAMPLE_FORMAT, ()):  # type: ignore[attr-defined]
-        reason = "signed samples have no known data range"
-    elif mode not in _PLAIN and mode not in ("LA", "PA", "RGBA"):
-        reason = f"pixel type {mode!r} has no known data range"
-    if reason is not None:
-        raise refused("unsupported", (path,), reason)
+def _refuse_no_file(path: Path) -> None:
+    """Refuse what would be waited for, as a pipe."""
+    if not path.is_file():
+        raise refused("unreadable", (path,), "gone, a broken link, or no regular file")
 
 
-def _bits_per_sample(image: Image.Image) -> int | None:
-    """Bits per sample in the file, or `None` for formats that never have more than 8."""
-    if image.format == "TIFF":
-        bits = image.tag_v2.get(_BITS_PER_SAMPLE, (1,))  # type: ignore[attr-defined]
-        return max(bits) if isinstance(bits, tuple) else int(bits)
-    tiles = getattr(image, "tile", None)
-    arguments = tiles[0][3] if tiles else None
-    if image.format == "PNG":
-        return 16 if "16" in str(arguments) else 8
-    if image.format == "PPM" and isinstance(arguments, tuple) and len(arguments) == 2:
-        return 16 if arguments[1] > 255 else 8
-    return None
+def _sample_bytes(image: Image.Image, options: CompareOptions) -> int:
+    """The most that the samples of a picture take, by its header."""
+    deep = image.mode.startswith("I")
+    channels = 1 if deep or image.mode in ("1", "L", "LA") else 3
+    dtype = getattr(torch, options.dtype or ("float32" if deep else "uint8"))
+    return image.width * image.height * channels * int(dtype.itemsize)
 
 
 def _widen_color_key(image: Image.Image) -> None:
     """Pillow widens gray of 2 and 4 bits to 8, but not the gray that is transparent."""
-    tiles = getattr(image, "tile", None)  # none where a file ends before its samples
-    if image.format == "PNG" and tiles and "transparency" in image.info:
-        image.info["transparency"] *= _KEY_STEPS.get(str(tiles[0][3]), 1)
+    arguments = decoder_arguments(image)
+    if image.format == "PNG" and arguments is not None and "transparency" in image.info:
+        image.info["transparency"] *= _KEY_STEPS.get(str(arguments), 1)
 
 
 def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Image:
@@ -194,7 +202,11 @@ def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Ima
     if background is None:
         reason = "has transparent pixels; name the color behind them with --background"
         raise refused("unsupported", (path,), reason)
-    return Image.alpha_composite(Image.new("RGBA", color.size, background), color).convert("RGB")
+    solid = Image.new("RGBA", color.size, background)
+    mixed = Image.alpha_composite(solid, color).convert("RGB")
+    red, green, blue = ImageColor.getrgb(background)[:3]
+    is_gray = image.mode in ("1", "L", "LA") and red == green == blue
+    return mixed.getchannel("R") if is_gray else mixed
 
 
 def _crop(image: Image.Image, options: CompareOptions, files: tuple[Path, Path]) -> Image.Image:

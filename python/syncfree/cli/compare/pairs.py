@@ -13,6 +13,7 @@ from syncfree.cli.compare.options import UsageError
 from syncfree.cli.compare.problems import Problem
 
 EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+NO_EXTENSION = "(no extension)"
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,15 @@ class Pair:
 
 @dataclass
 class Pairing:
-    """Pairs in order of name, files without a partner, and counts of other files by extension."""
+    """Pairs in order of name, files without a partner, and counts of other files by extension.
+
+    `folders` are the real paths of all that were walked, those behind links too.
+    """
 
     pairs: list[Pair] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    folders: set[str] = field(default_factory=set)
 
 
 class NothingPairedError(UsageError):
@@ -164,6 +169,7 @@ def _pictures(root: Path, pairing: Pairing) -> dict[str, Path]:
             reason = "this link leads back to a folder above it"
             pairing.problems.append(Problem("unreadable", (str(folder),), reason))
             return
+        pairing.folders.add(real)
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
@@ -179,7 +185,7 @@ def _pictures(root: Path, pairing: Pairing) -> dict[str, Path]:
             elif path.suffix.lower() in EXTENSIONS:
                 found[path.relative_to(root).as_posix()] = path
             else:
-                pairing.ignored[path.suffix.lower() or path.name] += 1
+                pairing.ignored[path.suffix.lower() or NO_EXTENSION] += 1
 
     walk(root, frozenset())
     return found

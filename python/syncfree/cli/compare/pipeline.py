@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from syncfree.cli.compare.budget import Budget
 from syncfree.cli.compare.engine import Engine, Submitted, make_engine
 from syncfree.cli.compare.images import Layout, PicturePair, load_pair
 from syncfree.cli.compare.maps import map_file, write_map
@@ -65,8 +66,11 @@ def compare_pairs(
     engine = engine or make_engine(options)
     load = partial(_load, options=options, engine=engine)
     pool = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-compare")
+    # Threads that wait for room to decode must not hold up the maps for which this one waits.
+    writers = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-maps")
+    budget = Budget(_DECODED_BYTES)
     try:
-        decoded = _decoded(pairs, options, load, pool, checkpoint)
+        decoded = _decoded(pairs, options.workers, load, pool, budget, checkpoint)
         writes: deque[_Write] = deque()
         batches = _batches(decoded, options, engine.batch_bytes)
         for done in _measured(batches, engine):
@@ -77,49 +81,54 @@ def compare_pairs(
                 done.release()
                 yield from outcomes
             else:
-                writes.extend(_write_maps(done, options, options.maps, pool, engine.stages))
+                writes.extend(_write_maps(done, options, options.maps, writers, engine.stages))
                 while len(writes) > options.workers * _AHEAD_PER_WORKER:
                     yield _finish_write(writes.popleft())
         for write in writes:
             checkpoint()
             yield _finish_write(write)
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        budget.close()
+        for threads in (pool, writers):
+            threads.shutdown(wait=True, cancel_futures=True)
 
 
-def _load(pair: Pair, options: CompareOptions, engine: Engine) -> PicturePair:
+def _load(
+    pair: Pair, reserve: Callable[[int], None], options: CompareOptions, engine: Engine
+) -> PicturePair:
     with engine.stages.on_host(DECODE):
-        return load_pair(pair, options, engine.buffers)
+        return load_pair(pair, options, engine.buffers, reserve)
 
 
 def _decoded(
     pairs: Iterable[Pair],
-    options: CompareOptions,
-    load: Callable[[Pair], PicturePair],
+    workers: int,
+    load: Callable[[Pair, Callable[[int], None]], PicturePair],
     pool: Executor,
+    budget: Budget,
     checkpoint: Callable[[], None],
 ) -> Iterator[PicturePair | Outcome]:
-    """Decoded pairs in order. How many are decoded ahead follows from the largest pair so far."""
-    source = iter(pairs)
-    waiting: deque[tuple[Pair, Future[PicturePair]]] = deque()
-    most, ahead = options.workers * _AHEAD_PER_WORKER, options.workers
-    largest = 0
+    """Decoded pairs in order, a few of them ahead, within the budget."""
+    source = enumerate(pairs)
+    waiting: deque[tuple[int, Pair, Future[PicturePair]]] = deque()
     while True:
         checkpoint()
-        for pair in islice(source, max(0, ahead - len(waiting))):
-            waiting.append((pair, pool.submit(load, pair)))
+        for number, pair in islice(source, workers * _AHEAD_PER_WORKER - len(waiting)):
+            waiting.append((number, pair, pool.submit(load, pair, partial(budget.reserve, number))))
         if not waiting:
             return
-        pair, future = waiting.popleft()
+        number, pair, future = waiting.popleft()
+        budget.turn(number)
         try:
-            pictures = future.result()
+            try:
+                pictures = future.result()
+            finally:
+                budget.release(number)
         except PictureError as error:
             yield Outcome(pair, None, error.problems)
         except Exception as error:  # a defect must cost one pair, not the run
             yield _failed(pair, error)
         else:
-            largest = max(largest, pictures.bytes)
-            ahead = max(1, min(most, _DECODED_BYTES // largest))
             yield pictures
 
 

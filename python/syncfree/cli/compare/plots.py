@@ -20,8 +20,12 @@ def check_plot(path: Path) -> None:
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        UsageError: it writes no such format.
+        UsageError: it writes no such format, or the name has no extension.
     """
+    if not path.suffix:  # matplotlib would add one, and write to another file than was named
+        raise UsageError(
+            f"cannot write {path}: its extension says the format; add one, such as {path}.png"
+        )
     unknown = unknown_format(path, "`syncfree compare --plot`")
     if unknown:
         raise UsageError(unknown)

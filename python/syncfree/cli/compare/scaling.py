@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from syncfree.cli.compare.fleet import Work, compare_launched
+from syncfree.cli.compare.problems import Problem
 from syncfree.cli.compare.report import Comparison, ScalingPoint
 
 
 def compare_scaling(work: Work, counts: Sequence[int]) -> Comparison:
     """Compare with each number of processes; the result is that of the last run.
+
+    What went wrong with processes of the other runs is among its problems. A run with such a
+    problem is no point: it says nothing of the time that its number takes.
 
     A run before, which is not counted, reads the files once, so that the first number does not pay
     for a cold disk cache. Processes start up before their time begins.
@@ -20,13 +24,16 @@ def compare_scaling(work: Work, counts: Sequence[int]) -> Comparison:
         counts: rising numbers.
     """
     comparison = _run(work, counts[-1])
-    seconds: list[float] = []
+    earlier: list[Problem] = []
     points: list[ScalingPoint] = []
     for count in counts:
+        earlier += _troubles(comparison)
         comparison = _run(work, count)
-        seconds.append(comparison.seconds)
-        speedup = counts[0] * seconds[0] / comparison.seconds
+        if _troubles(comparison):
+            continue
         assert comparison.fleet is not None
+        first = points[0] if points else None
+        speedup = first.processes * first.seconds / comparison.seconds if first else float(count)
         points.append(
             ScalingPoint(
                 processes=count,
@@ -36,8 +43,21 @@ def compare_scaling(work: Work, counts: Sequence[int]) -> Comparison:
                 imbalance=comparison.fleet.imbalance,
             )
         )
+    comparison.problems = [*earlier, *comparison.problems]
     comparison.scaling = tuple(points)
     return comparison
+
+
+def _troubles(comparison: Comparison) -> list[Problem]:
+    """Problems of the processes, which another run may not have."""
+    assert comparison.fleet is not None
+    count = len(comparison.fleet.ranks)
+    run = f"in a run with {count} process{'es' if count > 1 else ''}: "
+    return [
+        replace(problem, reason=run + problem.reason)
+        for problem in comparison.problems
+        if problem.kind in ("rank-lost", "unfinished")
+    ]
 
 
 def _run(work: Work, count: int) -> Comparison:

@@ -169,10 +169,10 @@ def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
 def print_problems(
     console: Console, problems: Sequence[Problem], ignored: Mapping[str, int]
 ) -> None:
-    """Print what could not be compared, and which files are no images."""
+    """Print what could not be compared, and which files were not looked at."""
     if ignored:
         kinds = ", ".join(f"{_name(kind)} ({count})" for kind, count in sorted(ignored.items()))
-        console.print(_text(console, f"not compared, no image files: {kinds}"))
+        console.print(_text(console, f"not compared, other extensions: {kinds}"))
     if problems:
         console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", style="bold")
     for problem in problems:

@@ -1,0 +1,32 @@
+"""What went wrong with processes, and the pairs that it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from syncfree.cli.compare.pairs import Pair
+from syncfree.cli.compare.problems import Problem
+from syncfree.distributed.coordinator import Lost
+
+_MOST_NAMED = 20
+
+
+def problem_of_loss(event: Lost) -> Problem:
+    """What became of a rank."""
+    held = f"; {len(event.items)} of its images went to others" if event.items else ""
+    return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{held}")
+
+
+def problems_of_unfinished(items: dict[int, str], pairs: Sequence[Pair]) -> Iterator[Problem]:
+    """Pairs that nobody compared, with the reason; many of one reason are counted."""
+    by_reason: dict[str, list[int]] = {}
+    for item, reason in sorted(items.items()):
+        by_reason.setdefault(reason, []).append(item)
+    for reason, found in by_reason.items():
+        # When all processes are lost early, thousands of lines would hide why.
+        if len(found) > _MOST_NAMED:
+            yield Problem("unfinished", (), f"{len(found)} pairs not compared: {reason}")
+            continue
+        for item in found:
+            files = (str(pairs[item].reference), str(pairs[item].test))
+            yield Problem("unfinished", files, f"not compared: {reason}")

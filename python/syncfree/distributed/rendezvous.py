@@ -1,0 +1,102 @@
+"""Meets the processes that the environment names, within bounds of time, and open to Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+
+from syncfree.distributed.channel import Channel
+from syncfree.errors import RankError
+
+# Its stores are not among the names that it shows to type checkers.
+_dist: Any = torch.distributed
+STORE_TIMEOUT = timedelta(seconds=300)
+_NOTE_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+Note = Callable[[Sequence[int]], None]
+
+
+def say_nothing(ranks: Sequence[int]) -> None:
+    """The note of a library, which does not print."""
+
+
+class Patience:
+    """Bounds a wait for other ranks, and tells of one that is long.
+
+    Args:
+        seconds: after which they are given up.
+        note: called once, after some seconds, with the ranks that are missing then.
+    """
+
+    def __init__(self, seconds: float, note: Note = say_nothing) -> None:
+        self._seconds = seconds
+        self._note = note
+        self._noted = False
+        self._begin = time.monotonic()
+
+    def spend(self, missing: Sequence[int], reason: str = "did not come") -> None:
+        """Look at the time; call it again and again while ranks are missing.
+
+        Raises:
+            RankError: it is up.
+        """
+        waited = time.monotonic() - self._begin
+        if waited > self._seconds:
+            raise RankError(dict.fromkeys(missing, f"{reason} within {self._seconds:g} s"))
+        if waited > _NOTE_SECONDS and not self._noted:
+            self._noted = True
+            self._note(missing)
+
+
+def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
+    """The store, rank and number of processes that the variables of `torchrun` name.
+
+    torch's own rendezvous waits for half an hour without a word, in C++, where no Ctrl-C arrives.
+
+    Args:
+        note: called once if others do not come within some seconds.
+
+    Raises:
+        RankError: they have not come within the time that stores have.
+    """
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    # Where there is an agent, as of `torchrun`, it holds the store and has started all ranks.
+    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    holds_store = rank == 0 and not has_agent
+    patience = Patience(STORE_TIMEOUT.total_seconds(), note)
+    while not holds_store and not _is_open(host, port):
+        patience.spend([0], f"opened no store at {host}:{port}")
+        time.sleep(_POLL_SECONDS)
+    store = _dist.TCPStore(
+        host,
+        port,
+        world,
+        is_master=holds_store,
+        timeout=STORE_TIMEOUT,
+        wait_for_workers=False,
+        multi_tenant=True,  # so that this process may meet again, or make a process group
+    )
+    here = Channel(store, "here")
+    here.add(str(rank), 1)
+    # The store ends with the process that holds it, which a rank that is late must find.
+    others = range(1, world) if holds_store else ()
+    while missing := [other for other in others if not here.add(str(other), 0)]:
+        patience.spend(missing)
+        time.sleep(_POLL_SECONDS)
+    return store, rank, world
+
+
+def _is_open(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_NOTE_SECONDS).close()
+    except OSError:
+        return False
+    return True
