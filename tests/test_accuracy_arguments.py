@@ -120,10 +120,9 @@ def test_absurd_number_of_classes(device: str) -> None:
 
 
 def test_threshold_must_be_a_number(device: str) -> None:
-    """Its check is remembered: a tensor whose value changes would go on with the old one."""
     scores = torch.rand(4, device=device)
     with pytest.raises(ValueError, match="`threshold` to be a float"):
-        binary_accuracy(scores, scores > 0.5, torch.tensor(0.5), validate_args=False)
+        binary_accuracy(scores, scores > 0.5, torch.tensor(0.5))
 
 
 def test_ignore_index_that_no_tensor_holds(device: str) -> None:
@@ -174,11 +173,9 @@ ONE_MORE = "If `preds` have one dimension more than `target`, "
         ((4, 2), (4,), {}, ONE_MORE + r"`preds.shape\[1\]` should be equal to number of classes"),
         ((4, 3, 5), (4, 6), {}, ONE_MORE + "the shape of `preds` should be"),
         ((5, 3), (4,), {}, ONE_MORE + "the shape of `preds` should be"),
-        ((4, 3), (4,), {"multidim_average": "samplewise"}, ONE_MORE + ".* at least 3D"),
         ((4, 0), (4,), {"num_classes": None, "average": "micro"}, "at least one class"),
         ((3,), (), {}, ONE_MORE + "`target` should be at least 1D"),
         ((4,), (5,), {}, "The `preds` and `target` should have the same shape"),
-        ((4,), (4,), {"multidim_average": "samplewise"}, "When `preds` and `target` .* 2D"),
         ((4,), (4,), {"top_k": 2}, "a score for each class"),
         ((), (), {}, "at least 1D"),
         ((4, 3, 2, 2), (4, 2), {}, "Either `preds` and `target` both should have the"),
@@ -218,6 +215,10 @@ def test_other_shapes_and_types(device: str) -> None:
         binary_accuracy(preds[0], target[0], multidim_average="samplewise")
     with pytest.raises(ValueError, match="Expected input to be at least 3D"):
         multilabel_accuracy(preds, target, 3, multidim_average="samplewise")
+    with pytest.raises(ValueError, match=ONE_MORE + ".* at least 3D"):
+        multiclass_accuracy(preds, target[:, 0], 3, multidim_average="samplewise")
+    with pytest.raises(ValueError, match=r"When `preds` and `target` .* 2D"):
+        multiclass_accuracy(target[:, 0], target[:, 0], 3, multidim_average="samplewise")
     with pytest.raises(
         ValueError, match=r"Expected both `target.shape\[1\]` and `preds.shape\[1\]`"
     ):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from fake_driver import FakeDriver
 from syncfree import _metric_checks as checks
@@ -58,6 +59,51 @@ def test_references(language: str) -> None:
     assert not is_held_by_more(holder, names, 1)
 
 
+ALIASES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "detached": torch.Tensor.detach,
+    "data": lambda state: state.data,
+    "view": lambda state: state[:1],
+    "array": torch.Tensor.numpy,
+    "array of detached": lambda state: state.detach().numpy(),
+}
+
+
+@in_both
+@pytest.mark.parametrize("alias", ALIASES)
+def test_users_of_a_storage(alias: str, language: str) -> None:
+    is_held_by_more = function_of("is_held_by_more", language)
+    holder = {"state": torch.zeros(3)}
+    for _ in range(2):
+        assert not is_held_by_more(holder, holder, 1)
+        kept = ALIASES[alias](holder["state"])
+        # Whoever means to hold the tensor does not mean that.
+        assert is_held_by_more(holder, holder, 2)
+        del kept
+        assert not is_held_by_more(holder, holder, 1)
+        # This makes an object of the storage, which stays and holds it for nobody.
+        holder["state"].untyped_storage()
+
+
+@in_both
+def test_tensors_without_a_storage(language: str) -> None:
+    is_held_by_more = function_of("is_held_by_more", language)
+    holder = {"sparse": torch.eye(2).to_sparse(), "meta": torch.zeros(1, device="meta")}
+    assert not is_held_by_more(holder, holder, 1)
+
+
+def test_c_finds_the_users() -> None:
+    """Where torch keeps their number; if that has changed, Python asks torch, in 0.5 us a state."""
+    assert checks.is_held_by_more is _runtime.is_held_by_more
+
+
+def test_other_places_are_not_looked_at() -> None:
+    tensor = torch.zeros(1)
+    impl, storage = tensor._cdata, tensor.untyped_storage()._cdata
+    for places in ((impl + 16, storage), (impl, storage + 16)):
+        assert not _runtime.look_into_storages(tensor, *places)
+    assert not _runtime.look_into_storages(object(), impl, storage)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -67,6 +113,8 @@ def test_references(language: str) -> None:
         ("is_held_by_more", ({}, {})),
         ("is_held_by_more", ({}, (), 1)),
         ("is_held_by_more", ({}, {}, "1")),
+        ("look_into_storages", (0, 0)),
+        ("look_into_storages", (0, "0", 0)),
         ("is_stream_capturing", (0, 0)),
         ("is_stream_capturing", ("0", 0, 0)),
     ],

@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 
 #include "runtime/cuda_driver.h"
@@ -44,6 +46,47 @@ PyObject* all_empty(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Py_RETURN_TRUE;
 }
 
+// Who detaches a state holds its storage and not its object. torch does not promise where it keeps
+// how many do: in 2.11 to 2.13 a tensor's object points to the TensorImpl, that to the StorageImpl,
+// and there it is. Nothing is read before `look_into_storages` has found a tensor to be so.
+constexpr std::size_t kImplInObject = sizeof(PyObject), kStorageInImpl = 16, kUsersInStorage = 8;
+PyTypeObject* tensor_type = nullptr;
+
+template <class T>
+T read(const void* base, std::size_t offset) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
+  return value;
+}
+
+bool is_storage_shared(PyObject* state) {
+  if (Py_TYPE(state) != tensor_type) return false;
+  const auto* impl = read<const void*>(state, kImplInObject);
+  const auto* storage = impl == nullptr ? nullptr : read<const void*>(impl, kStorageInImpl);
+  if (storage == nullptr) return false;
+  const auto word = read<std::uint64_t>(storage, kUsersInStorage);
+  // The tensor is one of them. The first bit tells of another that holds for nobody: the Python
+  // object of a storage, which stays once somebody has asked for it.
+  const std::uint64_t users = word & 0xffffffff, own = 1 + (word >> 63);
+  return users > own;
+}
+
+PyObject* look_into_storages(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 3)) return nullptr;
+  PyObject* const tensor = arguments[0];
+  const void* const impl = PyLong_AsVoidPtr(arguments[1]);
+  const void* const storage = PyLong_AsVoidPtr(arguments[2]);
+  if (PyErr_Occurred()) return nullptr;
+  const bool is_known = Py_TYPE(tensor)->tp_basicsize >= Py_ssize_t{kImplInObject + sizeof impl} &&
+                        read<const void*>(tensor, kImplInObject) == impl &&
+                        read<const void*>(impl, kStorageInImpl) == storage;
+  if (!is_known) Py_RETURN_FALSE;
+  Py_INCREF(Py_TYPE(tensor));
+  Py_XDECREF(tensor_type);
+  tensor_type = Py_TYPE(tensor);
+  Py_RETURN_TRUE;
+}
+
 PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (!has_count(count, 3)) return nullptr;
   PyObject *const holder = arguments[0], *const named = arguments[1];
@@ -54,7 +97,8 @@ PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t coun
   for (PyObject* name = nullptr; PyDict_Next(named, &place, &name, nullptr);) {
     PyObject* entry = PyDict_GetItemWithError(holder, name);
     if (entry == nullptr && PyErr_Occurred()) return nullptr;
-    if (entry != nullptr && Py_REFCNT(entry) > most) Py_RETURN_TRUE;
+    if (entry == nullptr) continue;
+    if (Py_REFCNT(entry) > most || is_storage_shared(entry)) Py_RETURN_TRUE;
   }
   Py_RETURN_FALSE;
 }
@@ -98,7 +142,12 @@ PyMethodDef functions[] = {
      "Whether each of the entries with these names is missing, None or an empty dict."},
     {"is_held_by_more", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_held_by_more)),
      METH_FASTCALL,
-     "Whether an entry with a name of the second dict has more references than that."},
+     "Whether an entry with a name of the second dict has more references than that, or is a "
+     "tensor whose storage has another user."},
+    {"look_into_storages",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(look_into_storages)), METH_FASTCALL,
+     "Lets is_held_by_more look into storages, if that of this tensor is found at the addresses of "
+     "its parts. Returns whether it is."},
     {"is_stream_capturing",
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_stream_capturing)), METH_FASTCALL,
      "Whether a CUDA graph of the current stream is being captured, by addresses of C functions."},

@@ -24,7 +24,13 @@ def all_empty(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
     """Whether each of the entries with these names is missing, None or an empty dict."""
 
 def is_held_by_more(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
-    """Whether an entry with a name of the second dict has more references than that."""
+    """Whether an entry with a name of the second dict has more references than that.
+
+    Or, once `look_into_storages` has succeeded, is a tensor whose storage has another user.
+    """
+
+def look_into_storages(tensor: object, impl: int, storage: int, /) -> bool:
+    """Lets `is_held_by_more` look into storages, if that of this tensor is found."""
 
 def is_stream_capturing(
     device_function: int, stream_function: int, capture_function: int, /

@@ -27,6 +27,14 @@ _OPS: dict[Any, Any] = {
     dim_zero_min: dist.ReduceOp.MIN,
 }
 
+
+def by_process(pieces: list[Tensor]) -> list[Tensor]:
+    """The reduction of a list that stays one: the pieces of each process are joined."""
+    return pieces
+
+
+_OF_JOINED = dim_zero_cat, by_process
+
 _HALVES = torch.float16, torch.bfloat16
 _MOST_DIMS = 8
 _DTYPES = (
@@ -55,20 +63,21 @@ def reduce_states(
 
     Sums and means of one dtype travel in one all-reduce, and so do maxima and minima, ordered on
     the current stream; the host does not wait. List states have lengths that no other process
-    knows, which are exchanged and read first: one wait for all lists together. The pieces of a list
-    whose reduction is None come joined, in the order of the processes, which may have different
-    numbers of them. A process outside the group keeps its own.
+    knows, which are exchanged and read first: one wait for all lists together, and another for the
+    numbers of pieces where there are lists without a reduction. Those keep their pieces, in
+    TorchMetrics' order: the first of each process, then the second of each that has one. A process
+    outside the group keeps its own.
     """
     if dist.get_rank(group) < 0:
         return dict(states)
     result: dict[Key, State] = {}
     packs: dict[tuple[Any, torch.dtype], list[Key]] = {}
-    lists: list[Key] = []
+    lists: dict[Key, list[Tensor]] = {}
     for key, state in states.items():
         reduction = reductions[key]
         if isinstance(state, list):
-            if reduction is None or reduction is dim_zero_cat:
-                lists.append(key)
+            if reduction is None or reduction in _OF_JOINED:
+                lists[key] = state
             else:  # its function is to see the pieces as TorchMetrics gathers them
                 pieces = [piece for one in state for piece in gather_all_tensors(one, group)]
                 result[key] = reduction(pieces) if pieces else []
@@ -85,11 +94,9 @@ def reduce_states(
             is_mean = reductions[key] is dim_zero_mean
             whole = state / dist.get_world_size(group) if is_mean else state
             result[key] = whole.to(own.dtype) if own.dtype in _HALVES else whole
-    if lists:
-        gathered = _gather_lists([_joined(states[key]) for key in lists], device, group)
-        for key, pieces in zip(lists, gathered, strict=True):
-            reduction = reductions[key]
-            result[key] = pieces if reduction is None or not pieces else reduction(pieces)
+    for key, pieces in _whole_lists(lists, reductions, device, group).items():
+        reduction = reductions[key]
+        result[key] = pieces if reduction is None or not pieces else reduction(pieces)
     return result
 
 
@@ -122,34 +129,64 @@ def _gather(state: Tensor, group: Any) -> list[Tensor]:
     return gathered
 
 
-def _joined(state: Any) -> Tensor | None:
-    return dim_zero_cat(state) if state else None
+def _whole_lists(
+    lists: Mapping[Key, list[Tensor]],
+    reductions: Mapping[Key, Any],
+    device: torch.device,
+    group: Any,
+) -> dict[Key, list[Tensor]]:
+    """The pieces of all processes, which are joined in each unless there is no reduction."""
+    kept = {key: pieces for key, pieces in lists.items() if reductions[key] is None}
+    slots: list[tuple[Key, Tensor | None]] = [
+        (key, dim_zero_cat(pieces) if pieces else None)
+        for key, pieces in lists.items()
+        if key not in kept
+    ]
+    if kept:
+        slots += _slots_of_pieces(kept, device, group)
+    result: dict[Key, list[Tensor]] = {key: [] for key in lists}
+    if slots:
+        gathered = _gather_slots([own for _, own in slots], device, group)
+        for (key, _), pieces in zip(slots, gathered, strict=True):
+            result[key] += pieces
+    return result
 
 
-def _describe(joined: Tensor | None) -> list[int]:
-    """Dtype, number of dimensions and sizes; nothing where a process has not seen any data."""
-    if joined is None:
+def _slots_of_pieces(
+    lists: Mapping[Key, list[Tensor]], device: torch.device, group: Any
+) -> list[tuple[Key, Tensor | None]]:
+    """Each piece with its list, and as many for a list as the process with the most of them has."""
+    most = torch.tensor([len(pieces) for pieces in lists.values()]).to(device)
+    dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
+    return [
+        (key, pieces[i] if i < len(pieces) else None)
+        for (key, pieces), slots in zip(lists.items(), most.tolist(), strict=True)
+        for i in range(slots)
+    ]
+
+
+def _describe(own: Tensor | None) -> list[int]:
+    """Dtype, number of dimensions and sizes; nothing where a process has nothing to send."""
+    if own is None:
         return [-1, 0, *[0] * _MOST_DIMS]
-    if joined.ndim > _MOST_DIMS:
+    if own.ndim > _MOST_DIMS:
         raise ValueError(
             f"Expected list states of at most {_MOST_DIMS} dimensions, but got shape "
-            f"{tuple(joined.shape)}."
+            f"{tuple(own.shape)}."
         )
-    padding = [0] * (_MOST_DIMS - joined.ndim)
-    return [_DTYPES.index(joined.dtype), joined.ndim, *joined.shape, *padding]
+    return [_DTYPES.index(own.dtype), own.ndim, *own.shape, *[0] * (_MOST_DIMS - own.ndim)]
 
 
-def _gather_lists(
-    lists: list[Tensor | None], device: torch.device, group: Any
+def _gather_slots(
+    slots: list[Tensor | None], device: torch.device, group: Any
 ) -> list[list[Tensor]]:
-    """For each list the pieces of all processes that have one, in their order."""
-    own = torch.tensor([_describe(x) for x in lists]).to(device)
-    descriptions = torch.stack(_gather(own, group)).tolist()  # the one wait
-    result: list[list[Tensor]] = [[] for _ in lists]
-    for code, dtype in enumerate(_DTYPES):
-        members = [i for i in range(len(lists)) if any(d[i][0] == code for d in descriptions)]
-        if not members:
-            continue
+    """For each slot the tensors of all processes that have one, in the processes' order."""
+    own = torch.tensor([_describe(x) for x in slots]).to(device)
+    descriptions = torch.stack(_gather(own, group)).tolist()  # for which the host waits
+    result: list[dict[int, Tensor]] = [{} for _ in slots]
+    for code in sorted({slot[0] for rank in descriptions for slot in rank if slot[0] >= 0}):
+        dtype = _DTYPES[code]
+        members = [i for i in range(len(slots)) if any(d[i][0] == code for d in descriptions)]
         shapes = [[tuple(d[i][2 : 2 + d[i][1]]) for i in members] for d in descriptions]
         has = [[d[i][0] == code for i in members] for d in descriptions]
         counts = [
@@ -157,7 +194,7 @@ def _gather_lists(
             for rank in zip(shapes, has, strict=True)
         ]
         buffer = torch.zeros(max(map(sum, counts)), dtype=dtype, device=device)
-        mine = [x.reshape(-1) for i in members if (x := lists[i]) is not None and x.dtype == dtype]
+        mine = [x.reshape(-1) for i in members if (x := slots[i]) is not None and x.dtype == dtype]
         if mine:
             flat = torch.cat(mine).to(device)
             buffer[: flat.numel()] = flat
@@ -165,5 +202,5 @@ def _gather_lists(
             pieces = received[: sum(counts[rank])].split(counts[rank])
             for slot, i in enumerate(members):
                 if has[rank][slot]:
-                    result[i].append(pieces[slot].view(shapes[rank][slot]))
-    return result
+                    result[i][rank] = pieces[slot].view(shapes[rank][slot])
+    return [[slot[rank] for rank in sorted(slot)] for slot in result]

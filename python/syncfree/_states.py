@@ -52,6 +52,9 @@ class StatesInPlace(Metric):
     # Whether they came from a checkpoint.
     _is_loaded = False
 
+    # Whether hidden states, which count errors, can be other than zero.
+    _validates = True
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_hidden_defaults"] = {}
         super().__init__(*args, **kwargs)
@@ -122,6 +125,9 @@ class StatesInPlace(Metric):
         if loads:
             self.__dict__.update(_computed=None, _is_merged=False, _is_loaded=True)
             for name, state in self._hidden_states().items():
+                if state.is_meta:  # as the whole metric was
+                    zero = torch.zeros_like(state, device=_device_of(self.metric_state))
+                    self._hidden_defaults[name] = zero
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 
     @contextmanager
@@ -202,7 +208,7 @@ class StatesInPlace(Metric):
         group = process_group or self.process_group
         if dist_sync_fn is not gather_all_tensors:
             super()._sync_dist(dist_sync_fn, process_group)
-            for name, state in self._hidden_states().items():
+            for name, state in self._hidden_states().items() if self._validates else ():
                 self.__dict__[name] = torch.stack(dist_sync_fn(state, group=group)).sum(0)
             return
         reductions = self._reductions_of_states()
@@ -234,6 +240,13 @@ class StatesInPlace(Metric):
                 raise
 
 
+def _device_of(states: dict[str, Any]) -> torch.device | None:
+    pieces = (
+        x for state in states.values() for x in (state if isinstance(state, list) else [state])
+    )
+    return next((piece.device for piece in pieces), None)
+
+
 def _can_hold(state: Tensor, default: Tensor) -> bool:
     """Whether the default's values can be written into the state's storage."""
     return can_take(state, default) and 0 not in state.stride()
@@ -263,6 +276,6 @@ def settle(old: Any, new: Any) -> Any:
     if isinstance(new, list):
         return list(new)
     with torch.no_grad():
-        if isinstance(old, Tensor) and _can_hold(old, new):
-            return old.copy_(new)
-        return new.clone().to(old.device) if isinstance(old, Tensor) else new.clone()
+        if not isinstance(old, Tensor) or old.is_meta:  # which holds no numbers
+            return new.clone()
+        return old.copy_(new) if _can_hold(old, new) else new.clone().to(old.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
@@ -31,6 +32,17 @@ def integer(name: str, value: Any, expected: str = "an integer") -> int:
         except TypeError:
             pass
     raise TypeError(f"Expected argument `{name}` to be {expected}, but got {value!r}.")
+
+
+def plain(name: str, value: Any) -> Any:
+    """A number of numpy, torch or another library as Python's own; what is none stays as it is."""
+    if value is None or isinstance(value, (int, float, str)):
+        return value
+    _require_on_host(name, value)
+    for convert in (operator.index, float):
+        with suppress(TypeError, ValueError, RuntimeError):
+            return convert(value)
+    return value
 
 
 def require_tensors(

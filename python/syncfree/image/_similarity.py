@@ -10,6 +10,7 @@ from torch import Tensor
 from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._metric import SyncFreeMetric
+from syncfree._state_reduction import by_process
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._images import require_images
 from syncfree.functional.image._options import check_ssim_options
@@ -69,6 +70,13 @@ class SimilarityMetric(SyncFreeMetric):
             # The batch's state, which is added to one of this dtype.
             added = self.similarity + values.sum()
             self.similarity = added.to(self.similarity.dtype)
+
+    def _reductions_of_states(self) -> dict[str, Any]:
+        # Maps and contrasts come so too, in TorchMetrics as well: each stays beside its image.
+        reductions = super()._reductions_of_states()
+        if reductions["similarity"] is None:
+            reductions["similarity"] = by_process
+        return reductions
 
     def _reduced(self) -> Tensor:
         """The similarity of everything added since the last reset."""

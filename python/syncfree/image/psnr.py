@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -14,8 +15,9 @@ from torchmetrics.utilities.data import _squeeze_if_scalar
 from torchmetrics.utilities.distributed import reduce
 
 from syncfree._metric import SyncFreeMetric
+from syncfree._ops.gradient import first_derivative
 from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
-from syncfree._ops.psnr_backward import DifferentiablePsnr
+from syncfree._ops.psnr_backward import psnr_backward
 from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
 from syncfree.functional._arguments import require_tensors
@@ -87,15 +89,26 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             dim = _OF_AN_IMAGE
             takes_bytes_alone = data_range is None
             data_range = 255.0 if data_range is None else data_range
-        # The state `data_range` is where the host would have to wait for it.
         given = parse_data_range(data_range)
         parse_base(base)
-        code = reduction_code(reduction)
+        reduction_code(reduction)
         super().__init__(data_range, base, reduction, dim, **kwargs)
         self.preset = preset
         self._takes_bytes_alone = takes_bytes_alone
+        # For warnings: the state `data_range` is where the host would have to wait for it.
         self._range, self._interval = given
-        self._reduction_code = code
+        self._given_range = self._range
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "clamping_fn" and "_interval" in self.__dict__:
+            self._interval = _interval_of(value)
+        super().__setattr__(name, value)
+
+    def reset(self) -> None:
+        """Sets the states to their defaults, in place, the range of a checkpoint too."""
+        super().reset()
+        own = self.__dict__
+        own["_range"] = own.get("_given_range", own["_range"])  # not in earlier versions' pickles
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a batch of images of any shape.
@@ -131,11 +144,9 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     def _evaluate(self, preds: Tensor, target: Tensor) -> Tensor:
         value = self._add(preds, target)
         if _wants_gradient(preds, target):
-            options = self._range, self._interval, self.base, self._reduction_code
-            differentiable: Tensor = with_gradient(
-                psnr, DifferentiablePsnr, preds, target, *options, self._dims(preds, target)
-            )
-            value = differentiable.to(value.dtype)
+            code = reduction_code(None if self.dim is None else self.reduction)
+            options = _ANY_RANGE, self._interval, self.base, code, self._dims(preds, target)
+            value = with_gradient(psnr, _WithGradient, preds, target, value, *options)
         return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
@@ -162,7 +173,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     def _append(self, preds: Tensor, target: Tensor) -> Tensor:
         require_list("sum_squared_error", self.sum_squared_error)
         dims = self._dims(preds, target)
-        options = self._interval, self.base, self._reduction_code, dims
+        options = self._interval, self.base, reduction_code(self.reduction), dims
         value: Tensor
         value, squared_error = psnr_with_squared_error(preds, target, self.data_range, *options)
         sizes = [target.shape[d] for d in dims] if dims else target.shape
@@ -187,6 +198,43 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if loads and not self.data_range.is_meta:
             self._range = float(self.data_range)
+
+
+# The gradient is the same for all, and the state cannot be read without a wait.
+_ANY_RANGE = 1.0
+
+
+class _WithGradient(torch.autograd.Function):
+    """The value that an update has given, with the gradient of `psnr`."""
+
+    @staticmethod
+    def forward(ctx: Any, preds: Tensor, target: Tensor, value: Tensor, *options: Any) -> Tensor:
+        ctx.save_for_backward(preds, target)
+        ctx.options = options
+        return value.clone()  # what autograd takes for a view could not be written in place
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor) -> Any:
+        preds, target = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:2]
+        arguments = preds, target, grad_value, *needs, *ctx.options
+        gradients = first_derivative(psnr_backward, needs, *arguments)
+        return *gradients, None, *(None for _ in ctx.options)
+
+
+def _interval_of(clamping_fn: object) -> tuple[float, float] | None:
+    """Of what `clamping_fn` is set to; the kernels clamp, and know intervals alone."""
+    if clamping_fn is None:
+        return None
+    if isinstance(clamping_fn, partial) and clamping_fn.func is torch.clamp:
+        bounds = clamping_fn.keywords
+        if not clamping_fn.args and bounds.keys() == {"min", "max"}:
+            return parse_data_range((bounds["min"], bounds["max"]))[1]
+    raise ValueError(
+        "Expected `clamping_fn` to be None or functools.partial(torch.clamp, min=low, max=high), "
+        f"but got {clamping_fn!r}. Other functions can be called on the images before they are "
+        "passed."
+    )
 
 
 # Of two-dimensional ones; where the states are lists of one entry an image it only has to be given.

@@ -12,6 +12,7 @@ from torchmetrics.utilities.data import dim_zero_cat
 
 from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
+from syncfree._states import require_list
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
@@ -165,6 +166,10 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
 
     def _add(self, preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor | None]:
         keeps_values = self._keeps_values()
+        if keeps_values:
+            require_list("similarity", self.similarity)
+        if self.return_full_image or self.return_contrast_sensitivity:
+            require_list("image_return", self.image_return)
         states = () if keeps_values else (self.similarity, self.total)
         value, extra = self._run(preds, target, *states)
         if keeps_values:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops import accuracy as ops
+from syncfree.functional._arguments import plain
 from syncfree.functional.classification._arguments import (
     Average,
     MultidimAverage,
@@ -25,16 +27,26 @@ from syncfree.functional.classification._arguments import (
 
 
 def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Keeps the answers: checking arguments that never change takes as long as a small kernel."""
+    """Keeps the answers: checking arguments that never change takes as long as a small kernel.
+
+    With `validate_args`, the last of them, off, numbers may be of any type.
+    """
     cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
+    names = tuple(signature(check).parameters)
 
     def checked(*arguments: Any) -> tuple[Any, ...]:
         if is_dynamo_compiling():  # dynamo warns about caches and needs none
             return check(*arguments)
+        validates = arguments[-1]
         try:
             return cached(*arguments)
+        except ValueError:
+            if validates:
+                raise
         except TypeError:  # an argument without a hash, which the check refuses by name
-            return check(*arguments)
+            pass
+        # Each time anew, as the value of a tensor may change.
+        return check(*(arguments if validates else map(plain, names, arguments)))
 
     return checked
 
@@ -50,8 +62,7 @@ def binary_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    options = ops.pack_options("micro", samplewise, ignore_index, bool(validate_args))
-    return (float(threshold),), *options
+    return (float(threshold),), *_pack("binary", "micro", samplewise, ignore_index, validate_args)
 
 
 @_remember
@@ -75,7 +86,7 @@ def multiclass_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    options = _pack("multiclass", average, samplewise, ignore_index, validate_args)
     return (num_classes or 0, top_k), *options
 
 
@@ -94,5 +105,12 @@ def multilabel_arguments(
     check_multidim_average(multidim_average)
     check_ignore_index(ignore_index)
     samplewise = multidim_average == "samplewise"
-    options = ops.pack_options(average, samplewise, ignore_index, bool(validate_args))
+    options = _pack("multilabel", average, samplewise, ignore_index, validate_args)
     return (num_labels, float(threshold)), *options
+
+
+def _pack(
+    task: str, average: Average, samplewise: bool, ignore_index: int | None, validate: bool
+) -> tuple[int, int]:
+    options, index = ops.pack_options(average, samplewise, ignore_index, bool(validate))
+    return options | ops.task_bits(task), index

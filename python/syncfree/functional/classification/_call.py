@@ -11,6 +11,7 @@ from torch.compiler import is_dynamo_compiling
 from syncfree import _error_records
 from syncfree._ops import accuracy as ops
 from syncfree.functional._arguments import require_tensors
+from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
 
@@ -26,7 +27,7 @@ def call(
     if not (isinstance(tensors[0], Tensor) and isinstance(tensors[1], Tensor)):
         require_tensors(tensors[0], tensors[1])
     if is_dynamo_compiling():
-        return op(*tensors, *own, options, ignore_index)
+        return op(*in_shapes_of_ops(tensors, own, options), *own, options, ignore_index)
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
     # The flag is what torch.compiler.is_compiling asks, behind two frames.
@@ -37,3 +38,9 @@ def call(
         return op._op(*tensors, *own, options, ignore_index)
     except RuntimeError as error:
         raise _error_records.explain(error) from None
+    except ValueError:
+        # Only now, since to look at shapes takes 0.3 us.
+        others = in_shapes_of_ops(tensors, own, options)
+        if others is tensors:
+            raise
+    return call(op, others, own, options, ignore_index)
