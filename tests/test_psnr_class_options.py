@@ -109,7 +109,7 @@ def test_clamping(clamping_fn: Any, made: Any, dim: Any, device: str) -> None:
         partial(torch.clamp, min=0.8, max=0.2),
         "clamp",
     ],
-    ids=str,
+    ids=["sigmoid", "one bound", "bounds of channels", "bounds in wrong order", "text"],
 )
 def test_other_functions_are_refused(clamping_fn: Any, device: str) -> None:
     preds, target = image_pair(SHAPE, torch.float32, device)
