@@ -115,7 +115,9 @@ def test_a_tensor_is_read_each_time(device: str) -> None:
         assert got.item() == (value < 0.5)
 
 
-@pytest.mark.parametrize("value", ["a", torch.tensor([1, 2]), 3.0, object()], ids=str)
+@pytest.mark.parametrize(
+    "value", ["a", torch.tensor([1, 2]), 3.0, object()], ids=lambda value: type(value).__name__
+)
 def test_what_is_no_whole_number(value: Any) -> None:
     target = torch.tensor([1])
     with pytest.raises(ValueError, match="`num_classes` to be an integer"):
