@@ -12,10 +12,11 @@ from accuracy_metric import Counting, Options
 from syncfree.functional.classification import multiclass_accuracy
 from test_accuracy_errors import raises_bad_label
 
-# Rows and classes: shared by lanes or a block for each, few enough of them to run at once or more,
-# counted by the last block or by a second launch.
+# Rows and classes: shared by lanes, read at once or in two looks, or a block for each, few enough
+# of them to run at once or more, counted by the last block or by a second launch.
 SIZES = [
     (300, 1000, torch.float32),
+    (1300, 700, torch.float32),
     (70, 4096, torch.bfloat16),
     (9, 2100, torch.float32),
     (1100, 2100, torch.float32),

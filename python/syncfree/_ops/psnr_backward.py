@@ -39,8 +39,27 @@ class DifferentiablePsnr(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor) -> Any:
-        preds, target = ctx.saved_tensors
-        needs = ctx.needs_input_grad[:2]
-        arguments = preds, target, grad_value, *needs, *ctx.options
-        gradients = first_derivative(psnr_backward, needs, *arguments)
-        return *gradients, *(None for _ in ctx.options)
+        return _gradients(ctx, grad_value)
+
+
+class PsnrWithGradient(torch.autograd.Function):
+    """A value that is known already, with the gradient of `psnr`."""
+
+    @staticmethod
+    def forward(ctx: Any, preds: Tensor, target: Tensor, value: Tensor, *options: Any) -> Tensor:
+        ctx.save_for_backward(preds, target)
+        ctx.options = options
+        return value.clone()  # what autograd takes for a view could not be written in place
+
+    @staticmethod
+    def backward(ctx: Any, grad_value: Tensor) -> Any:
+        return _gradients(ctx, grad_value)
+
+
+def _gradients(ctx: Any, grad_value: Tensor) -> Any:
+    """Of all arguments, the operands first."""
+    preds, target = ctx.saved_tensors
+    needs = ctx.needs_input_grad[:2]
+    arguments = preds, target, grad_value, *needs, *ctx.options
+    gradients = first_derivative(psnr_backward, needs, *arguments)
+    return *gradients, *[None] * (len(ctx.needs_input_grad) - 2)

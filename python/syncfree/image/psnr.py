@@ -15,9 +15,8 @@ from torchmetrics.utilities.data import _squeeze_if_scalar
 from torchmetrics.utilities.distributed import reduce
 
 from syncfree._metric import SyncFreeMetric
-from syncfree._ops.gradient import first_derivative
 from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
-from syncfree._ops.psnr_backward import psnr_backward
+from syncfree._ops.psnr_backward import PsnrWithGradient
 from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
 from syncfree.functional._arguments import require_tensors
@@ -146,7 +145,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         if _wants_gradient(preds, target):
             code = reduction_code(None if self.dim is None else self.reduction)
             options = _ANY_RANGE, self._interval, self.base, code, self._dims(preds, target)
-            value = with_gradient(psnr, _WithGradient, preds, target, value, *options)
+            value = with_gradient(psnr, PsnrWithGradient, preds, target, value, *options)
         return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
@@ -202,24 +201,6 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
 # The gradient is the same for all, and the state cannot be read without a wait.
 _ANY_RANGE = 1.0
-
-
-class _WithGradient(torch.autograd.Function):
-    """The value that an update has given, with the gradient of `psnr`."""
-
-    @staticmethod
-    def forward(ctx: Any, preds: Tensor, target: Tensor, value: Tensor, *options: Any) -> Tensor:
-        ctx.save_for_backward(preds, target)
-        ctx.options = options
-        return value.clone()  # what autograd takes for a view could not be written in place
-
-    @staticmethod
-    def backward(ctx: Any, grad_value: Tensor) -> Any:
-        preds, target = ctx.saved_tensors
-        needs = ctx.needs_input_grad[:2]
-        arguments = preds, target, grad_value, *needs, *ctx.options
-        gradients = first_derivative(psnr_backward, needs, *arguments)
-        return *gradients, None, *(None for _ in ctx.options)
 
 
 def _interval_of(clamping_fn: object) -> tuple[float, float] | None:
