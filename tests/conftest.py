@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-import fcntl
-import json
 import os
-import platform
 import signal
-import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -21,12 +16,11 @@ from cpp_programs import ops, programs  # noqa: F401  (fixtures)
 from detector_stub import stub  # noqa: F401
 from drawing import ORDINARY
 from fake_driver import fake, fake_library  # noqa: F401
+from gpu_record import GpuRecord
+from gpu_turns import turn
 from report_cases import report, train  # noqa: F401
 from syncs_command import script, stub_in_a_folder  # noqa: F401
 from timing_cases import timer  # noqa: F401
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
-from gpu_status import source_hashes
 
 REQUIRE_CUDA = os.environ.get("SYNCFREE_REQUIRE_CUDA") == "1"
 
@@ -70,12 +64,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_cuda: runs on a CUDA device only")
     config.addinivalue_line("markers", "needs_two_gpus: runs on two CUDA devices")
-    config.addinivalue_line("markers", "alone: times a GPU, beside which no other test may use it")
+    config.addinivalue_line("markers", "all_gpus: uses all CUDA devices there are")
+    config.addinivalue_line("markers", "alone: times a GPU, which no other test may use meanwhile")
     config.addinivalue_line("markers", "fuzz: draws its inputs; `make fuzz` draws more")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     _share_cores()
     if REQUIRE_CUDA and not torch.cuda.is_available():
         pytest.exit("SYNCFREE_REQUIRE_CUDA=1, but torch sees no CUDA device", returncode=3)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    plugins, record = session.config.pluginmanager, session.config.getoption("--gpu-record")
+    if record is not None and not hasattr(session.config, "workerinput"):
+        plugins.register(GpuRecord(Path(record), plugins.get_plugin("terminalreporter").stats))
 
 
 def _share_cores() -> None:
@@ -111,12 +112,15 @@ def _wants_a_gpu_alone(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests marked `alone` run while no other process of the same run is at a test of a GPU."""
+    """Tests marked `alone` run while no other process of the same run uses their GPU."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None or not torch.cuda.is_available() or not _uses_a_gpu(item):
         return (yield)
-    with (Path(tempfile.gettempdir()) / f"syncfree-tests-{run}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if _wants_a_gpu_alone(item) else fcntl.LOCK_SH)
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")
+    if not any(item.get_closest_marker(name) for name in ("needs_two_gpus", "all_gpus")):
+        gpus = gpus[:1]
+    folder = Path(tempfile.gettempdir()) / f"syncfree-tests-{run}"
+    with turn(folder, gpus, alone=_wants_a_gpu_alone(item)):
         return (yield)
 
 
@@ -137,26 +141,3 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _same_numbers_every_time() -> None:
     torch.manual_seed(20240607)
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run that came to its end is recorded with what failed in it, one that broke off is not."""
-    record = session.config.getoption("--gpu-record")
-    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    if record is None or hasattr(session.config, "workerinput") or not ended:
-        return
-    stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    properties = torch.cuda.get_device_properties(0)
-    facts = {
-        "date": datetime.date.today().isoformat(),
-        "gpu": properties.name,
-        "gpus": torch.cuda.device_count(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
-        "passed": len(stats.get("passed", [])),
-        "failed": sorted({r.nodeid for kind in ("failed", "error") for r in stats.get(kind, [])}),
-        "skipped": len(stats.get("skipped", [])),
-        "sources": source_hashes(),
-    }
-    Path(record).write_text(json.dumps(facts, indent=1) + "\n")

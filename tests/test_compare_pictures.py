@@ -3,14 +3,17 @@
 import errno
 import struct
 import zlib
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageFile
 
 from comparing import Folders, assert_matches, distorted, picture, save
+from syncfree.cli.compare import images
 
 
 @pytest.fixture
@@ -55,6 +58,56 @@ def test_opaque_alpha_is_dropped(folders):
     assert [row["color"] for row in report["images"]] == ["rgb", "gray"]
     assert_matches(report["images"][0], a, distorted(a))
     assert_matches(report["images"][1], gray, distorted(gray))
+
+
+@pytest.fixture
+def decodes(monkeypatch):
+    """The sizes of the pieces that Pillow's decoders are given."""
+    sizes = []
+    make = Image._getdecoder
+
+    def counted(*arguments):
+        decoder = make(*arguments)
+
+        def decode(piece):
+            sizes.append(len(piece))
+            return decoder.decode(piece)
+
+        return SimpleNamespace(
+            decode=decode,
+            setimage=decoder.setimage,
+            cleanup=decoder.cleanup,
+            pulls_fd=decoder.pulls_fd,
+            handles_eof=getattr(decoder, "handles_eof", False),
+        )
+
+    monkeypatch.setattr(Image, "_getdecoder", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.bmp"])
+def test_a_decoder_gets_its_file_at_once(folders, decodes, monkeypatch, name):
+    """Between pieces it would queue for Python's lock with the decoders of other threads."""
+    a = np.random.default_rng(0).integers(256, size=(300, 401, 3), dtype=np.uint8)
+    folders.add(name, a, distorted(a))
+    decodes.clear()
+    status, report = folders.compare()
+    assert status == 0
+    assert len(decodes) == 2
+    monkeypatch.setattr(images, "_BYTES_AT_ONCE", 1000)
+    assert folders.compare()[1]["images"] == report["images"]
+    assert len(decodes) > 4
+
+
+def test_strips_are_read_once(folders, decodes):
+    """Pillow would read all that follows a strip, for each of them."""
+    a = picture(0, 400, 300)
+    folders.add("a.tif", *(partial(tifffile.imwrite, data=b, rowsperstrip=16) for b in (a, a)))
+    tiles = len(Image.open(folders.ref / "a.tif").tile)
+    assert tiles > 4
+    decodes.clear()
+    assert folders.compare()[0] == 0
+    assert sum(decodes) <= 2 * tiles * ImageFile.MAXBLOCK
 
 
 def test_transparency_needs_a_background(folders):

@@ -10,13 +10,14 @@ import gpu_status
 import pytest
 import torch
 
-import conftest
+import gpu_record
+from gpu_record import GpuRecord
 
 
-def finish(file: Path | None, exitstatus: int, **stats: list) -> None:
-    plugins = SimpleNamespace(get_plugin=lambda name: SimpleNamespace(stats=stats))
-    config = SimpleNamespace(getoption=lambda name: file, pluginmanager=plugins)
-    conftest.pytest_sessionfinish(SimpleNamespace(config=config), exitstatus)  # type: ignore[arg-type]
+def finish(file: Path, collected: int = 4, **stats: list) -> None:
+    made = GpuRecord(file, stats)
+    made.pytest_xdist_node_collection_finished([f"test {i}" for i in range(collected)])
+    made.pytest_sessionfinish()
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_changed_since_is_told(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gpu_status.main()
     assert "No GPU run is recorded" in capsys.readouterr().out
-    finish(record, pytest.ExitCode.OK, passed=[1, 2, 3], skipped=[4])
+    finish(record, passed=[1, 2, 3], skipped=[4])
     assert sorted(json.loads(record.read_text())["sources"]) == [
         "csrc/a.h",
         "csrc/b.cu",
@@ -45,7 +46,7 @@ def test_what_changed_since_is_told(record: Path, capsys: pytest.CaptureFixture[
     ]
     gpu_status.main()
     shown = capsys.readouterr().out
-    assert "3 passed, 0 failed, 1 skipped on 2 x A GPU" in shown
+    assert "3 passed, 0 failed, 1 skipped, 0 not reached on 2 x A GPU" in shown
     assert shown.endswith("Every source file is as it was then.\n")
     (record.parent / "csrc" / "b.cu").write_text("c")
     (record.parent / "csrc" / "new.cuh").touch()
@@ -61,7 +62,7 @@ def test_what_failed_is_told(record: Path, capsys: pytest.CaptureFixture[str]) -
         SimpleNamespace(nodeid="tests/test_b.py::b"),
         SimpleNamespace(nodeid="tests/test_a.py::a"),
     ]
-    finish(record, pytest.ExitCode.TESTS_FAILED, passed=[1], failed=failed, error=failed[:1])
+    finish(record, passed=[1], failed=failed, error=failed[:1])
     gpu_status.main()
     shown = capsys.readouterr().out
     assert "1 passed, 2 failed, 0 skipped" in shown
@@ -71,23 +72,30 @@ def test_what_failed_is_told(record: Path, capsys: pytest.CaptureFixture[str]) -
 def test_records_from_before_failures_were_recorded(
     record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finish(record, pytest.ExitCode.OK, passed=[1])
+    finish(record, passed=[1])
     facts = json.loads(record.read_text())
-    del facts["failed"]
+    del facts["failed"], facts["not_reached"]
     record.write_text(json.dumps(facts))
     gpu_status.main()
     assert "1 passed, 0 failed" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "exitstatus",
-    [
-        pytest.ExitCode.INTERRUPTED,
-        pytest.ExitCode.INTERNAL_ERROR,
-        pytest.ExitCode.NO_TESTS_COLLECTED,
-    ],
-)
-def test_runs_that_broke_off_are_not_recorded(record: Path, exitstatus: pytest.ExitCode) -> None:
-    finish(record, exitstatus, passed=[1])
+def test_a_run_that_was_killed_leaves_what_it_knew(
+    record: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_record, "SECONDS", 0.0)
+    stats: dict[str, list] = {}
+    made = GpuRecord(record, stats)
+    made.pytest_collection_finish(SimpleNamespace(items=[1, 2, 3]))  # type: ignore[arg-type]
+    (record.parent / "csrc" / "b.cu").write_text("changed while tests run")
+    stats["passed"] = [1]
+    made.pytest_runtest_logreport()
+    gpu_status.main()
+    shown = capsys.readouterr().out
+    assert "1 passed, 0 failed, 0 skipped, 2 not reached" in shown
+    assert shown.count("not verified") == 1
+
+
+def test_where_nothing_ran_nothing_is_recorded(record: Path) -> None:
+    finish(record)
     assert not record.exists()
-    finish(None, pytest.ExitCode.OK)

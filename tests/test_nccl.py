@@ -17,7 +17,7 @@ import collection_cases
 from class_cases import CASES, ClassCase
 from processes import in_processes
 
-pytestmark = [pytest.mark.needs_cuda, pytest.mark.alone]
+pytestmark = [pytest.mark.needs_cuda, pytest.mark.alone, pytest.mark.all_gpus]
 
 SPIN_CYCLES = 400_000_000  # about 0.2 s: far longer than any host call here takes
 

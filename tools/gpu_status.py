@@ -37,10 +37,11 @@ def main() -> None:
         return
     record = json.loads(RECORD.read_text())
     failed = record.get("failed", [])  # runs with failures were not recorded at first
+    not_reached = record.get("not_reached", 0)  # nor those that were broken off
     print(
         f"Last GPU run: {record['passed']} passed, {len(failed)} failed, "
-        f"{record['skipped']} skipped on {record['gpus']} x {record['gpu']}, "
-        f"torch {record['torch']}, {record['date']}"
+        f"{record['skipped']} skipped, {not_reached} not reached "
+        f"on {record['gpus']} x {record['gpu']}, torch {record['torch']}, {record['date']}"
     )
     for name in failed:
         print(f"  failed there: {name}")

@@ -59,9 +59,16 @@ def figures(page: Path) -> str:
     if not is_readme:
         files = sorted(RESULTS.glob("distributed/*.json"))
         shown += [processes_table(path, results) for path in files]
-    files = sorted(RESULTS.glob(f"scaling/{'restore-' if is_readme else ''}*.json"), reverse=True)
+    files = sorted(RESULTS.glob("scaling/*.json"), reverse=True)
+    if is_readme:
+        files = [max(RESULTS.glob("scaling/restore-*.json"), key=date_of)]
     shown += [scaling_table(path, results) for path in files]
     return "\n\n".join(shown)
+
+
+def date_of(path: Path) -> str:
+    """When a result was measured; later dates are greater."""
+    return str(json.loads(path.read_text())["date"])
 
 
 def latest() -> list[Path]:

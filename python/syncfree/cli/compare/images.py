@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import struct
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +29,8 @@ from syncfree.cli.compare.problems import PictureError, Problem, refused
 # SSIM pads by reflection by 5 pixels, which a side of 5 or less cannot give.
 SMALLEST_SSIM_SIDE = 6
 
-_KEY_STEPS = {"L;2": 85, "L;4": 17}
+_BYTES_AT_ONCE = 256 << 20  # of a file; a larger one is not held beside its samples
+_KEY_STEPS = {"1": 255, "L;2": 85, "L;4": 17}
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 _SILENT = logging.NullHandler()
 # What Pillow lets out about headers whose fields contradict each other.
@@ -142,12 +146,14 @@ def _read(path: Path, options: CompareOptions, reserve: Callable[[int], None]) -
     """The picture as mode L, RGB or I;16, upright, opaque."""
     try:
         _refuse_no_file(path)
-        if path.stat().st_size == 0:
+        size = path.stat().st_size
+        if size == 0:
             raise refused("unreadable", (path,), "empty file")
         # By its name, Pillow would map some files into memory: it scrambles TIFFs that their
         # orientation turns, and a file that shrinks meanwhile ends the process.
-        with path.open("rb") as file, Image.open(file) as opened:
+        with path.open("rb") as file, Image.open(_in_memory(file, size)) as opened:
             image: Image.Image = opened
+            _hand_over_at_once(image)
             refuse_lossy(image, path)
             _widen_color_key(image)
             reserve(_sample_bytes(image, options))
@@ -173,6 +179,23 @@ def _read(path: Path, options: CompareOptions, reserve: Callable[[int], None]) -
         raise refused("unreadable", (path,), reason) from error
 
 
+def _in_memory(file: BinaryIO, size: int) -> BinaryIO:
+    return BytesIO(file.read()) if size <= _BYTES_AT_ONCE else file
+
+
+def _hand_over_at_once(image: Image.Image) -> None:
+    """Give the decoder all of the file together, not 64 KiB after 64 KiB.
+
+    After each piece Pillow wants Python's lock back, for which decoders in many threads queue.
+    """
+    if len(getattr(image, "tile", ())) != 1 or not isinstance(image.fp, BytesIO):  # type: ignore[attr-defined]
+        return  # for each tile or strip Pillow would copy all that follows it
+    image.decodermaxblock = sys.maxsize  # type: ignore[attr-defined]
+    if image.format == "PNG":
+        piece = image.load_read  # type: ignore[attr-defined]
+        image.load_read = lambda size: b"".join(iter(partial(piece, size), b""))  # type: ignore[attr-defined]
+
+
 def _refuse_no_file(path: Path) -> None:
     """Refuse what would be waited for, as a pipe."""
     if not path.is_file():
@@ -188,10 +211,10 @@ def _sample_bytes(image: Image.Image, options: CompareOptions) -> int:
 
 
 def _widen_color_key(image: Image.Image) -> None:
-    """Pillow widens gray of 2 and 4 bits to 8, but not the gray that is transparent."""
-    arguments = decoder_arguments(image)
-    if image.format == "PNG" and arguments is not None and "transparency" in image.info:
-        image.info["transparency"] *= _KEY_STEPS.get(str(arguments), 1)
+    """Pillow widens gray of few bits to 8, but the gray that is transparent from 1 bit at most."""
+    step = _KEY_STEPS.get(str(decoder_arguments(image)))
+    if image.format == "PNG" and step is not None and "transparency" in image.info:
+        image.info["transparency"] = min(255, step * image.info["transparency"])
 
 
 def _opaque(image: Image.Image, path: Path, background: str | None) -> Image.Image:
