@@ -28,7 +28,10 @@ struct Block {
     }
     if (status != cudaSuccess) return status;
     status = cudaMemsetAsync(fresh, 0, wanted.zeroed, stream);
-    if (status != cudaSuccess) return status;
+    if (status != cudaSuccess) {
+      cudaFree(fresh);
+      return status;
+    }
     // Without pools nothing can be freed in the stream's order, and cudaFree would wait for all of
     // the device: what was outgrown stays.
     if (memory != nullptr && has_pools) status = cudaFreeAsync(memory, stream);

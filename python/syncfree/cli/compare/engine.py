@@ -211,6 +211,6 @@ def _shape(pictures: Sequence[PicturePair]) -> tuple[int, ...]:
 
 
 def _gather(samples: Tensor, pictures: Sequence[PicturePair]) -> None:
-    for slot, picture in enumerate(pictures):
-        samples[0, slot].copy_(picture.reference, non_blocking=True)
-        samples[1, slot].copy_(picture.test, non_blocking=True)
+    sources = [each.reference for each in pictures] + [each.test for each in pictures]
+    # One call, since after each the host queues for Python's lock behind all decoding threads.
+    torch._foreach_copy_(samples.flatten(0, 1).unbind(), sources, non_blocking=True)
