@@ -102,8 +102,8 @@ def check_errors() -> None:
 
     A metric on CUDA does not wait to look at its values. A label out of range is left out of the
     counts, the result becomes NaN, and a record of it is left where the host can read it: at the
-    next call of the same metric, at its ``compute()``, or here. This is the one function that
-    waits, so that nothing is missed. On the CPU such labels raise at once and this does nothing.
+    next call of the same metric, at its ``compute()``, or here. This function waits, so that
+    nothing is missed. On the CPU such labels raise at once and this does nothing.
 
     Returns:
         Nothing, if all was well.

@@ -29,18 +29,18 @@ class Result:
         mode: ``"steady"``, ``"burst"`` or ``"idle_gap"``.
         gated: Whether the host's launch time was hidden behind a gate.
         not_gateable: Why not, though a gate was asked for.
-        l2: Whether the L2 cache was flushed before each call.
+        l2: ``"flush"`` or ``"keep"``: what was asked to happen to a GPU's L2 cache before each call.
         graph: Whether a CUDA graph of the call was replayed.
         device_us: Median time of a call.
         interval_us: 95 % interval of that median; None below six samples.
         mad_us: Median absolute deviation.
         host_us: Median time until the call, a single one with the GPU drained before it, returned
             to the host. In a loop a call costs a fraction of it: see ``loop_host_us``.
-        plain_us: Median without the gate, for gated ones.
+        plain_us: Median without the gate, for gated ones in other modes than ``"idle_gap"``.
         loop_us: Median time of a call among calls back to back, until all of them are done; None on
-            the CPU, in other modes than ``"steady"``, and with ``setup``.
+            the CPU, in other modes than ``"steady"``, with ``setup``, and where there was no time.
         loop_host_us: Median time until such a call returned to the host, without the time of
-            ``setup``; None on the CPU and in other modes than ``"steady"``.
+            ``setup``; None on the CPU, in other modes than ``"steady"``, and where there was no time.
         no_loop: Why ``loop_us`` is None; empty where it is not.
         samples_us: Every time that counts, in order.
         discards: How many samples do not count, by reason.

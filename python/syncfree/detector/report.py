@@ -249,8 +249,22 @@ def _place_of(finding: Finding) -> tuple[Frame, Frame | None, str]:
 def report_from_json(document: Mapping[str, Any] | str) -> Report:
     """The report that `Report.json` wrote.
 
+    Args:
+        document: What it returned, or that as JSON text.
+
+    Returns:
+        The report, with all findings.
+
     Raises:
         DetectorError: It is no such document, or of a later version.
+
+    Example:
+        >>> import syncfree
+        >>> from syncfree.detector import report_from_json
+        >>> with syncfree.detect_syncs() as report:
+        ...     pass
+        >>> report_from_json(report.json()).count
+        0
     """
     try:
         values: Mapping[str, Any] = _json.loads(document) if isinstance(document, str) else document

@@ -146,7 +146,15 @@ def launch(
 
 
 def local_devices() -> list[str]:
-    """All GPUs that torch sees, as `cuda:N`."""
+    """The GPUs that torch sees.
+
+    Returns:
+        `["cuda:0", "cuda:1", ...]`, empty without a GPU.
+
+    Example:
+        >>> from syncfree.distributed import local_devices
+        >>> devices = local_devices() or ["cpu"]
+    """
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())]
 
 

@@ -22,13 +22,14 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
 
     Returns:
         A new contiguous tensor of the broadcast shape. Integers count as float32; two floating
-        dtypes promote as in torch. Each quotient is computed in float64 and rounded once. A NaN
-        numerator or denominator gives NaN.
+        dtypes promote as in torch. Each quotient is computed in float64 and rounded once. Where the
+        denominator is not 0, a NaN on either side gives NaN. The result has no gradient.
 
     Raises:
         RuntimeError: If the shapes do not broadcast, the devices differ, or a dtype is neither
             floating, integer nor bool.
         TypeError: If ``num`` or ``denom`` is not a dense tensor, or ``zero_division`` no number.
+        NotImplementedError: In the backward pass, which it does not have.
 
     Example:
         >>> import torch

@@ -58,7 +58,8 @@ def ms_ssim_loss(
     Raises:
         RuntimeError: As for `multiscale_structural_similarity_index_measure`.
         ValueError: Likewise.
-        TypeError: Likewise, and if ``data_range`` is ``None`` or the images are uint8.
+        TypeError: Likewise, and if ``data_range`` is ``None``, the images are uint8, or an option
+            is unknown.
 
     Reference:
         Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
@@ -120,7 +121,7 @@ class MSSSIMLoss(nn.Module):
         self.options = options
 
     def forward(self, preds: Tensor, target: Tensor) -> Tensor:
-        """The loss of two batches of images."""
+        """The loss of two batches of images; see `ms_ssim_loss` for shapes, dtypes and errors."""
         return ms_ssim_loss(preds, target, self.data_range, **self.options)
 
     def extra_repr(self) -> str:

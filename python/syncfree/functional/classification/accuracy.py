@@ -56,7 +56,7 @@ def binary_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an argument is out of range, or samplewise inputs lack a dimension.
+        ValueError: If an option is of a wrong type or out of range, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
 
@@ -128,7 +128,7 @@ def multiclass_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an argument is out of range, a list of ``top_k`` is empty, or the shapes do
+        ValueError: If an option is of a wrong type or out of range, a list of ``top_k`` is empty, or the shapes do
             not fit, for example scores with a one-hot target.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
@@ -207,7 +207,7 @@ def multilabel_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an argument is out of range, ``preds.shape[1]`` is not ``num_labels``, or
+        ValueError: If an option is of a wrong type or out of range, ``preds.shape[1]`` is not ``num_labels``, or
             samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.

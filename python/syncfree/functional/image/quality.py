@@ -18,7 +18,13 @@ from syncfree.functional.image.ssim import window_arguments
 
 
 class ImageQuality(NamedTuple):
-    """What `image_quality` returns; tensors on the images' device."""
+    """What `image_quality` returns: scalars or tensors of shape (B,), on the images' device.
+
+    Attributes:
+        psnr: Decibels.
+        ssim: From -1 to 1.
+        mae: Mean absolute error, in units of the images.
+    """
 
     psnr: Tensor
     ssim: Tensor
@@ -67,6 +73,10 @@ def image_quality(
         RuntimeError: As for `structural_similarity_index_measure`.
         ValueError: Likewise, and if ``reduction`` is neither of the two.
         TypeError: Likewise, and if ``data_range`` is ``None``.
+
+    Warns:
+        UserWarning: Once for each calling line, if an image is uint8 and ``data_range`` is 2 or
+            less.
 
     Example:
         >>> import torch
