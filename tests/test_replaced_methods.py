@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 
 import syncfree as sf
 from class_cases import CASES, ClassCase
@@ -53,3 +54,50 @@ def test_a_class_made_of_the_changed_one_does_not_make_its_methods_ours(
     labels = torch.tensor([0, 1, 2])
     assert make(sf.MulticlassAccuracy(3))(labels, labels) == 42
     assert sf.MulticlassAccuracy(3)(labels, labels) == 42
+
+
+HELPERS: dict[str, Change] = {
+    "_update_state": lambda add: lambda *args: add(*args[:-4], args[-4] * 0, *args[-3:]),
+    "_final_state": lambda get: lambda *args: (get(*args)[0] * 0, *get(*args)[1:]),
+}
+COUNTING = [case for case in CASES if "Accuracy" in case.ours.__name__]
+
+
+@pytest.mark.parametrize("place", ["a subclass", "one metric"])
+@pytest.mark.parametrize("method", HELPERS)
+@pytest.mark.parametrize("case", COUNTING, ids=str)
+def test_helpers_that_torchmetrics_calls(
+    case: ClassCase, method: str, place: str, device: str
+) -> None:
+    values = []
+    for base in (case.ours, case.theirs):
+        change = HELPERS[method]
+        methods = {method: change(getattr(base, method))} if place == "a subclass" else {}
+        metrics = [type("Own", (base,), methods)(**case.options).to(device) for _ in range(2)]
+        if place == "one metric":
+            for metric in metrics:
+                setattr(metric, method, change(getattr(metric, method)))
+        steps, whole = metrics
+        for batch in case.batches(device):
+            whole.update(*batch)
+            values.append(steps(*batch))
+        values += [steps.compute(), whole.compute()]
+    half = len(values) // 2
+    torch.testing.assert_close(values[:half], values[half:], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("multidim_average", ["global", "samplewise"])
+def test_a_subclass_that_calls_torchmetrics_init(multidim_average: str, device: str) -> None:
+    def of(base: Any) -> Any:
+        class Own(base):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super(base, self).__init__(num_classes=3, multidim_average=multidim_average)
+
+        return Own().to(device)
+
+    labels = torch.tensor([[0, 1], [2, 2]], device=device)
+    for call in ("update", "forward"):
+        ours, theirs = of(sf.MulticlassAccuracy), of(torchmetrics.classification.MulticlassAccuracy)
+        values = [getattr(metric, call)(labels, labels.flip(1)) for metric in (ours, theirs)]
+        torch.testing.assert_close(values[0], values[1])
+        torch.testing.assert_close(ours.compute(), theirs.compute())

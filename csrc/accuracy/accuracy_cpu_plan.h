@@ -24,7 +24,9 @@ inline constexpr std::int64_t kOther = -3;
 inline constexpr std::int64_t kBlock = 2048;
 
 inline constexpr std::int64_t kBlockScores = 1 << 16;  // so that few long rows feed all threads
-inline constexpr std::int64_t kGrain = 1 << 15;        // scores worth a thread's start
+// Scores worth a thread, 12 us of reading: where others use the machine, a start may take a slice of
+// the scheduler, milliseconds.
+inline constexpr std::int64_t kGrain = 1 << 18;
 
 // Labels that need no second look, and how they are read.
 struct LabelRange {
@@ -151,7 +153,8 @@ inline Plan::Plan(const Problem& problem, const Kernels& chosen)
   block = std::clamp<std::int64_t>(row, 1, block);
   blocks_per_row = (row + block - 1) / block;
   blocks = positions == 0 ? 0 : positions / row * blocks_per_row;
-  grain = std::max<std::int64_t>(1, kGrain / (block * depth));
+  // Finding the best class takes several times what comparing with one score does.
+  grain = std::max<std::int64_t>(1, (needs_class ? kGrain / 8 : kGrain) / (block * depth));
 }
 
 struct Block {

@@ -12,7 +12,7 @@ namespace syncfree::psnr {
 namespace {
 
 // Elements that outweigh handing them to a thread.
-constexpr std::int64_t kGrain = 32768;
+constexpr std::int64_t kGrain = 1 << 17;
 
 // Pieces of a result that are summed apart: enough for all threads, few to add up in order.
 constexpr std::int64_t kMostChunks = 64;

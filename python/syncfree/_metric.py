@@ -80,14 +80,20 @@ class SyncFreeMetric(StatesInPlace):
 
     def _are_own(self, methods: tuple[str, ...]) -> bool:
         """Whether these are ours as the metric is made, and not a subclass' or put there since."""
-        own = all(getattr(type(self), name, None) in _ours for name in methods)
-        if not own:
-            self.__dict__["_all_own"] = False
-        return own
+        others = [name for name in methods if getattr(type(self), name, None) not in _ours]
+        for name in others:
+            self._use_method(name)
+        return not others
+
+    def _use_method(self, name: str) -> None:
+        """Learns that one of these methods is not ours."""
+        self.__dict__["_all_own"] = False
+        if name in ("_update_state", "_final_state"):
+            self.__dict__[f"_has{name}"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("update", "compute") and name in self.__dict__:
-            self.__dict__["_all_own"] = False  # one that the user puts on this metric alone
+        if name in (*_UPDATES, *_COMPUTES) and (name in self.__dict__ or name[0] == "_"):
+            self._use_method(name)  # one that the user puts on this metric alone
         super().__setattr__(name, value)
 
     def _raise_pending(self) -> None:

@@ -107,9 +107,12 @@ class StatesInPlace(Metric):
                 torch._foreach_copy_(olds, news)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Adds the states of another metric of this class, or a dictionary of such states."""
+        """Adds the states of another metric of this class or of TorchMetrics', or a dict of them."""
+        given = incoming_state
+        if isinstance(given, Metric) and type(given) is _class_of_torchmetrics(type(self)):
+            given = given.metric_state  # of a part of the program that has not changed its import
         with self._states_in_place():
-            super().merge_state(incoming_state)
+            super().merge_state(given)
         if isinstance(incoming_state, StatesInPlace):
             for name, state in self._hidden_states().items():
                 more = incoming_state.__dict__[name].to(state.device)
@@ -260,6 +263,13 @@ def can_take(total: Tensor, more: Tensor) -> bool:
         or not total.is_inference()
     )
     return usable and total.shape == more.shape and total.dtype == more.dtype
+
+
+def _class_of_torchmetrics(ours: type) -> type | None:
+    """The class whose place one of ours takes; none for a user's subclass, which has no such."""
+    if not ours.__module__.startswith("syncfree."):
+        return None
+    return next(c for c in ours.__mro__ if c.__module__.startswith("torchmetrics."))
 
 
 def require_list(name: str, state: object) -> None:

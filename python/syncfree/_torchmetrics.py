@@ -30,14 +30,16 @@ def require(module: str) -> None:
     import_module("torchmetrics")
 
 
-def resolve(module: str, name: str) -> Any:
+def resolve(module: str, name: str, *, with_private: bool = False) -> Any:
     """What ``module`` has under a name that is not ours: TorchMetrics' object, imported now.
+
+    ``with_private`` is for modules of one metric, out of which people import TorchMetrics' helpers.
 
     Raises:
         AttributeError: If TorchMetrics does not have it either, or the name is private.
         MissingExtraError: If TorchMetrics has it and is not installed.
     """
-    if not name.startswith("_"):
+    if not name.startswith("__" if with_private else "_"):
         if not is_installed():
             from syncfree._torchmetrics_names import has
 

@@ -135,13 +135,20 @@ class CountingMetric(SyncFreeMetric):
         """
         # States are read as attributes, in twice the time: `on_side_stream` must learn of it.
         own = self.__dict__
-        if own["_is_samplewise"]:
+        if "_has_update_state" in own:  # a subclass', which TorchMetrics' calls
+            self._update_as_theirs(preds, target)
+            return
+        try:
+            is_samplewise = own["_is_samplewise"]
+        except KeyError:  # a subclass called TorchMetrics' __init__ and not ours
+            self._prepare()
+            is_samplewise = self._is_samplewise
+        if is_samplewise:
             self._append(preds, target)
             return
         tp = self.tp
         if tp.dtype is not _INT64:  # set_dtype
-            with torch.set_grad_enabled(self._enable_grad):
-                super().update(preds, target)  # type: ignore[safe-super]
+            self._update_as_theirs(preds, target)
             return
         # As in `_evaluate`: with a function of its own for both, each would take 0.15 us more.
         call(
@@ -152,21 +159,31 @@ class CountingMetric(SyncFreeMetric):
             own["_op_ignore_index"],
         )
 
+    def _update_as_theirs(self, preds: Tensor, target: Tensor) -> None:
+        with torch.set_grad_enabled(self._enable_grad):
+            super().update(preds, target)  # type: ignore[safe-super]
+
     def compute(self) -> Tensor:
         """The accuracy of everything added since the last reset; never waits.
 
         Raises:
             RuntimeError: If a label of an earlier batch is known to be bad.
         """
-        counts = [dim_zero_cat(state) for state in self._counts()]
-        if counts[0].dtype != torch.int64:
-            value: Tensor = super().compute()  # type: ignore[safe-super]
-            return value
-        return self._accuracy(counts)
+        if "_has_final_state" not in self.__dict__:
+            counts = [dim_zero_cat(state) for state in self._counts()]
+            if counts[0].dtype == torch.int64:
+                return self._accuracy(counts)
+        value: Tensor = super().compute()  # type: ignore[safe-super]
+        return value
 
     def _evaluate(self, preds: Tensor, target: Tensor) -> Any:
         own = self.__dict__
-        if own["_is_samplewise"]:
+        try:
+            is_samplewise = own["_is_samplewise"]
+        except KeyError:
+            self._prepare()
+            is_samplewise = self._is_samplewise
+        if is_samplewise:
             return _squeeze_if_scalar(self._accuracy(self._append(preds, target)))
         tp = self.tp
         if tp.dtype is not _INT64:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torchmetrics.classification as tm
 
+from syncfree._torchmetrics import resolve
 from syncfree.classification._counting import CountingMetric
 from syncfree.functional.classification._accuracy_arguments import (
     binary_arguments,
@@ -241,3 +242,7 @@ class Accuracy(tm.Accuracy):
         return MultilabelAccuracy(
             required_int("num_labels", num_labels, name), threshold, average, *shared, **kwargs
         )
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name, with_private=True)

@@ -19,6 +19,7 @@ from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_sq
 from syncfree._ops.psnr_backward import PsnrWithGradient
 from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
+from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
@@ -229,3 +230,7 @@ def _wants_gradient(preds: Tensor, target: Tensor) -> bool:
 def _flat(state: Tensor | list[Tensor]) -> Tensor:
     """A list, or the tensor that reduction over processes made of it."""
     return state if isinstance(state, Tensor) else torch.cat([entry.flatten() for entry in state])
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name, with_private=True)

@@ -13,6 +13,7 @@ from torchmetrics.utilities.data import dim_zero_cat
 from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
 from syncfree._states import require_list
+from syncfree._torchmetrics import resolve
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
@@ -187,3 +188,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         options = self._options(preds, target, self.reduction if states else None)
         result = with_gradient(*forms, preds, target, *states, *options)
         return result if extra else (result, None)
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name, with_private=True)

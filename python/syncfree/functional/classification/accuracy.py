@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
 from syncfree._ops import accuracy as ops
+from syncfree._torchmetrics import resolve
 from syncfree.functional.classification._accuracy_arguments import (
     binary_arguments,
     multiclass_arguments,
@@ -302,3 +303,7 @@ def accuracy(
         ignore_index,
         validate_args,
     )
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name, with_private=True)

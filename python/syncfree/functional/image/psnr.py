@@ -10,6 +10,7 @@ from torch import Tensor
 from syncfree._ops.psnr import psnr
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.registry import reduction_code
+from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, psnr_preset
@@ -112,3 +113,7 @@ def dimensions(dim: Any) -> Sequence[int] | None:
             expected = "an integer or a tuple or list of integers"
             return [integer("dim", d, expected) for d in dims]
     return dims
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(__name__, name, with_private=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
 from syncfree._ops.registry import reduction_code
+from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import require_images
@@ -271,4 +272,4 @@ def __getattr__(name: str) -> Any:
         from syncfree.functional.image import ms_ssim
 
         return getattr(ms_ssim, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return resolve(__name__, name, with_private=True)
