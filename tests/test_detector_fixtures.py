@@ -199,6 +199,31 @@ def test_of_one_block(no_sync, trainer):
     assert "test_of_one_block\n  /" not in said
 
 
+def test_a_test_that_enters_no_block_says_so(tmp_path: Path) -> None:
+    found, said = outcomes(
+        tmp_path,
+        """
+def test_never(no_sync):
+    torch.ones(3, device="cuda").sum().item()
+
+def test_only_made(no_sync):
+    no_sync()
+
+def test_only_warm_ups(no_sync):
+    with no_sync(warmup=1):
+        pass
+
+def test_fails_before(no_sync):
+    assert False
+
+def test_is_skipped_before(no_sync):
+    pytest.skip("for a reason")
+""",
+    )
+    assert sorted(found.values()) == ["FAILED", "PASSED", "PASSED", "PASSED", "SKIPPED"], said
+    assert said.count("the test entered no block, as `with no_sync():`") == 3, said
+
+
 def test_a_region_in_which_nothing_was_judged_says_so() -> None:
     with syncfree.detect_syncs(tier=0) as report:
         torch.ones(3).sum().item()

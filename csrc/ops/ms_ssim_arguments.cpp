@@ -25,7 +25,8 @@ void check_sizes(const Tensor& images, std::int64_t scales,
   const auto check = [&](const char* name, std::int64_t size, std::int64_t kernel) {
     if (size / divisor <= kernel - 1)
       fail_value("For a given number of `betas` parameters ", scales, " and kernel size ", kernel,
-                 ", the image ", name, " must be larger than ", (kernel - 1) * divisor, ".");
+                 ", the image ", name, " must be larger than ", (kernel - 1) * divisor, ": ",
+                 kernel * divisor, " or more.");
   };
   if (kernel_size.empty()) return;
   check("height", height, kernel_size[0]);

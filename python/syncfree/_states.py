@@ -107,7 +107,7 @@ class StatesInPlace(Metric):
                 torch._foreach_copy_(olds, news)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Adds the states of another metric of this class or of TorchMetrics', or a dict of them."""
+        """Adds the states of another metric of this class, or of TorchMetrics', or a dict."""
         given = incoming_state
         if isinstance(given, Metric) and type(given) is _class_of_torchmetrics(type(self)):
             given = given.metric_state  # of a part of the program that has not changed its import

@@ -45,7 +45,7 @@ def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> Non
             size // divisor > kernel - 1,
             lambda name=name, kernel=kernel: (
                 f"{given} and kernel size {kernel}, the image {name} must be larger than "
-                f"{(kernel - 1) * divisor}."
+                f"{(kernel - 1) * divisor}: {kernel * divisor} or more."
             ),
         )
 

@@ -29,7 +29,7 @@ class Result:
         mode: ``"steady"``, ``"burst"`` or ``"idle_gap"``.
         gated: Whether the host's launch time was hidden behind a gate.
         not_gateable: Why not, though a gate was asked for.
-        l2: ``"flush"`` or ``"keep"``: what was asked to happen to a GPU's L2 cache before each call.
+        l2: ``"flush"`` or ``"keep"``, what happens to a GPU's L2 cache before each call.
         graph: Whether a CUDA graph of the call was replayed.
         device_us: Median time of a call.
         interval_us: 95 % interval of that median; None below six samples.
@@ -40,7 +40,7 @@ class Result:
         loop_us: Median time of a call among calls back to back, until all of them are done; None on
             the CPU, in other modes than ``"steady"``, with ``setup``, and where there was no time.
         loop_host_us: Median time until such a call returned to the host, without the time of
-            ``setup``; None on the CPU, in other modes than ``"steady"``, and where there was no time.
+            ``setup``; None on the CPU, in other modes than ``"steady"``, and without time for it.
         no_loop: Why ``loop_us`` is None; empty where it is not.
         samples_us: Every time that counts, in order.
         discards: How many samples do not count, by reason.

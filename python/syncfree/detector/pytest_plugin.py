@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _OPTIONS = ("max", "allow", "warmup")
 _ratchet = pytest.StashKey[Ratchet]()
 _device = pytest.StashKey[VirtualDevice]()
+_outcome = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,6 +114,11 @@ def no_sync(request: pytest.FixtureRequest) -> Iterator[Callable[..., Guard]]:
         return guards[-1]
 
     yield make
+    passed = request.node.stash.get(_outcome, "") == "passed"
+    if passed and not any(guard.idle for guard in guards):
+        _warn_of_nothing(
+            request.node, "the test entered no block, as `with no_sync():`, beyond warm-ups"
+        )
     _warn_if_idle(request.node, guards)
 
 
@@ -186,22 +192,27 @@ def _warn_if_idle(item: pytest.Item, guards: Sequence[Guard]) -> None:
     """A test that passes as nothing in it could be judged says so."""
     judged = [idle for guard in guards for idle in guard.idle]
     if judged and all(judged):
-        from syncfree.errors import SyncWarning
-
-        item.warn(
-            SyncWarning(
-                "no_sync judged nothing: no operation on a CUDA tensor ran. Without a GPU those "
-                'tensors are followed that go to "cuda" in the test or in its function-scoped '
-                "fixtures, where torch.cuda.is_available() is True: choose the device there, and "
-                "not at import or in a fixture of a wider scope"
-            )
+        _warn_of_nothing(
+            item,
+            "no operation on a CUDA tensor ran. Without a GPU those tensors are followed that go "
+            'to "cuda" in the test or in its function-scoped fixtures, where '
+            "torch.cuda.is_available() is True: choose the device there, and not at import or in a "
+            "fixture of a wider scope",
         )
+
+
+def _warn_of_nothing(item: pytest.Item, reason: str) -> None:
+    from syncfree.errors import SyncWarning
+
+    item.warn(SyncWarning(f"no_sync judged nothing: {reason}"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Puts what a test found on its report, which xdist brings to the first process."""
     report = yield
+    if report.when == "call":
+        item.stash[_outcome] = report.outcome
     if report.when == "call" and FOUND in item.stash:
         report.syncfree_findings = item.stash[FOUND]
     return report

@@ -1,8 +1,9 @@
 """Losses for images, forward and backward without a wait.
 
-Each is a function and an ``nn.Module``. Both images get a gradient if they want one. With the default
-window each direction is one pass over them (over each scale for MS-SSIM), and only the images and
-their smaller scales are kept; where value and gradients come from one pass, the gradients are.
+Each is a function and an ``nn.Module``. Both images get a gradient if they want one. With the
+default window each direction is one pass over them (over each scale for MS-SSIM), and only the
+images and their smaller scales are kept; where value and gradients come from one pass, the
+gradients are.
 """
 
 from syncfree.losses.ms_ssim import MSSSIMLoss, ms_ssim_loss

@@ -57,7 +57,8 @@ def binary_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an option is of a wrong type or out of range, or samplewise inputs lack a dimension.
+        ValueError: If an option is of a wrong type or out of range, or samplewise inputs lack a
+            dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
 
@@ -129,8 +130,8 @@ def multiclass_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an option is of a wrong type or out of range, a list of ``top_k`` is empty, or the shapes do
-            not fit, for example scores with a one-hot target.
+        ValueError: If an option is of a wrong type or out of range, a list of ``top_k`` is empty,
+            or the shapes do not fit, for example scores with a one-hot target.
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
             and ``syncfree.check_errors()`` raises.
@@ -208,8 +209,8 @@ def multilabel_accuracy(
 
     Raises:
         TypeError: If ``preds`` or ``target`` is not a dense tensor.
-        ValueError: If an option is of a wrong type or out of range, ``preds.shape[1]`` is not ``num_labels``, or
-            samplewise inputs lack a dimension.
+        ValueError: If an option is of a wrong type or out of range, ``preds.shape[1]`` is not
+            ``num_labels``, or samplewise inputs lack a dimension.
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
 
