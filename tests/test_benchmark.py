@@ -289,7 +289,7 @@ def test_slow_calls_keep_to_the_limit(seconds: float, limit: float, most: int) -
     ("fn", "error", "message"),
     [
         (7, TypeError, "fn is a function or a mapping of functions, but got 7"),
-        ({"a": 7}, TypeError, "but a is 7"),
+        ({"a": 7}, TypeError, "but that of 'a' is 7"),
         ({1: int}, TypeError, "the names of contenders are texts, but got 1"),
         ({}, ValueError, "it is empty"),
     ],

@@ -42,6 +42,7 @@ from syncfree.detector.suggestions import suggest
         ({"api": "Tensor.__bool__", "source": "if mask.any():"}, "torch.where(condition"),
         ({"api": "Tensor.__float__", "source": "writer.add_scalar('a', float(x))"}, "deferred"),
         ({"api": "Tensor.tolist", "source": "logger.info(x.tolist())"}, "deferred"),
+        ({"api": "Tensor.tolist", "source": "a, b = x.tolist()"}, "Go on with the tensor:"),
         ({"api": "aten::masked_select", "source": "x[mask].mean()"}, "torch.where(mask, x, 0)"),
         ({"api": "aten::masked_fill_", "source": "x.masked_fill_(m, y)"}, "where(mask, value"),
         ({"api": "aten::segment_reduce"}, "unsafe=True"),

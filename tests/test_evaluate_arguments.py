@@ -103,6 +103,8 @@ def test_wrong_arguments(arguments, message):
         ({"dataset": iter([])}, "has a length .* but got list_iterator"),
         ({"batch": 2.5}, r"batch is a whole number, got 2\.5"),
         ({"workers": 1.5}, r"workers is a whole number, got 1\.5"),
+        ({"model": "x.pt"}, "model is a function or a module, but got 'x.pt'"),
+        ({"metrics": {"psnr": 3}}, "metric 'psnr' is a function or a module, but got 3"),
     ],
 )
 def test_arguments_of_wrong_types(arguments, message):
@@ -112,7 +114,12 @@ def test_arguments_of_wrong_types(arguments, message):
 
 @pytest.mark.parametrize(
     ("gpus", "wanted", "seen"),
-    [(0, "cuda", "no GPU"), (0, torch.device("cuda:1"), "no GPU"), (2, "cuda:2", "to cuda:1")],
+    [
+        (0, "cuda", "no GPU"),
+        (0, torch.device("cuda:1"), "no GPU"),
+        (2, "cuda:2", "to cuda:1"),
+        (2, 3, "to cuda:1"),
+    ],
 )
 def test_a_gpu_that_is_not_there_is_named_at_once(monkeypatch, gpus, wanted, seen):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
@@ -120,7 +127,7 @@ def test_a_gpu_that_is_not_there_is_named_at_once(monkeypatch, gpus, wanted, see
         evaluate(halve, Data(1), METRICS, device=wanted)
 
 
-@pytest.mark.parametrize("wanted", ["mps", "meta"])
+@pytest.mark.parametrize("wanted", ["mps", "meta", "gpu", 1.5])
 def test_a_device_of_another_kind_is_refused(wanted):
-    with pytest.raises(DeviceError, match=f"cuda and cpu devices, but was asked for {wanted}"):
+    with pytest.raises(DeviceError, match=f"cuda and cpu devices, but was asked for {wanted!r}"):
         evaluate(halve, Data(1), METRICS, device=wanted)

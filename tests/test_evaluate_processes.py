@@ -67,8 +67,21 @@ def _fails(fleet, device):
 def test_launch_names_the_process_that_failed():
     with pytest.raises(RankError, match="rank 1: exited with status 3"):
         launch(_fails, ["cpu", "cpu"])
-    with pytest.raises(ValueError, match="at least one device"):
-        launch(_fails, [])
+
+
+@pytest.mark.parametrize(
+    ("devices", "error", "message"),
+    [
+        ([], ValueError, "at least one device"),
+        (["cpu", "cpux"], ValueError, "each device is one of cpu.*, but got 'cpux'"),
+        (["cuda:99"], ValueError, "each device is one of cpu.*, but got 'cuda:99'"),
+        ("cpu", TypeError, "a list of names, one for each process, but got 'cpu'"),
+        (2, TypeError, "a list of names, one for each process, but got 2"),
+    ],
+)
+def test_launch_refuses_devices(devices, error, message):
+    with pytest.raises(error, match=message):
+        launch(_fails, devices)
 
 
 def _stays(fleet, device):

@@ -24,8 +24,8 @@ inline constexpr std::int64_t kOther = -3;
 inline constexpr std::int64_t kBlock = 2048;
 
 inline constexpr std::int64_t kBlockScores = 1 << 16;  // so that few long rows feed all threads
-// Scores worth a thread, 12 us of reading: where others use the machine, a start may take a slice of
-// the scheduler, milliseconds.
+// Scores worth a thread, 12 us of reading: where others use the machine, a start may take a slice
+// of the scheduler, milliseconds.
 inline constexpr std::int64_t kGrain = 1 << 18;
 
 // Labels that need no second look, and how they are read.

@@ -238,7 +238,9 @@ def _contenders(
         contenders = {name_of(fn): fn}
     for name, each in contenders.items():
         if not callable(each):
-            raise TypeError(f"fn is a function or a mapping of functions, but {name} is {each!r}")
+            raise TypeError(
+                f"fn is a function or a mapping of functions, but that of {name!r} is {each!r}"
+            )
         require_whole_call(each)
         if not isinstance(name, str):
             raise TypeError(f"the names of contenders are texts, but got {name!r}")

@@ -30,6 +30,10 @@ SCALAR = (
     "Go on with the 0-d tensor: arithmetic, comparisons and torch.where take it as it is. Where "
     f"Python must have the number, {_DEFERRED} brings it without a wait, or read it once an epoch."
 )
+LIST = (
+    "Go on with the tensor: arithmetic, indexing and torch.where need no list. Where Python must "
+    f"have the numbers, {_DEFERRED} brings them without a wait, or read them once an epoch."
+)
 BRANCH = (
     "Decide on the device: `torch.where(condition, a, b)`, or multiply by the condition. Where "
     f"Python must branch, look at {_DEFERRED} of an earlier step, or do it once an epoch."
@@ -338,7 +342,9 @@ def _of_a_read(source: str, statement: str = "") -> str:
         return ASSERT
     if _BRANCH.search(source):
         return BRANCH
-    return SUM if _SUMS.search(source) else SCALAR
+    if _SUMS.search(source):
+        return SUM
+    return LIST if re.search(r"\.tolist\(", source) else SCALAR
 
 
 def _by_source(api: str, source: str) -> str:

@@ -84,9 +84,9 @@ def evaluate(
         All values, on every rank.
 
     Raises:
-        TypeError: metrics without names, one that gives no tensor, a data set without a length or
-            an index, a batch or workers that are no whole number, or any that the model or a
-            metric raises.
+        TypeError: metrics without names, a model or metric that cannot be called, a metric that
+            gives no tensor, a data set without a length or an index, a batch or workers that are no
+            whole number, or any that the model or a metric raises.
         ValueError: no metric, unknown schedule, wrong costs, numbers out of range, or a model in
             training mode.
         DeviceError: the device is neither the CPU nor a CUDA GPU of this machine.
@@ -238,6 +238,10 @@ def _check(model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: 
         )
     if not metrics:
         raise ValueError("evaluate needs at least one metric, got none")
+    functions = {"model": model, **{f"metric {name!r}": it for name, it in metrics.items()}}
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name} is a function or a module, but got {function!r}")
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule is one of {', '.join(SCHEDULES)}; got {schedule!r}")
     if isinstance(model, nn.Module) and model.training:
@@ -263,9 +267,12 @@ def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
     gpus = torch.cuda.device_count()
     if wanted is None:
         return torch.device("cuda", fleet.local_rank % gpus) if gpus else torch.device("cpu")
-    device = torch.device(wanted)
+    try:
+        device = torch.device("cuda", wanted) if isinstance(wanted, int) else torch.device(wanted)
+    except (RuntimeError, TypeError):
+        device = torch.device("meta")  # of no use either
     if device.type not in ("cpu", "cuda"):
-        raise DeviceError(f"evaluate works on cuda and cpu devices, but was asked for {wanted}")
+        raise DeviceError(f"evaluate works on cuda and cpu devices, but was asked for {wanted!r}")
     if device.type == "cuda" and (device.index or 0) >= gpus:
         seen = f"only cuda:0 to cuda:{gpus - 1}" if gpus else "no GPU"
         raise DeviceError(

@@ -23,6 +23,7 @@ _AHEAD_PER_WORKER = 3
 _MOST_TOGETHER = 64
 _CPU_TOGETHER = 8
 _WAITING_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
+_AS_SOME_DO = "SSIM with reduction='none', or PSNR with reduction='none' and dim=(1, 2, 3)"
 
 
 @dataclass(frozen=True)
@@ -221,12 +222,12 @@ class Inference:
             if not isinstance(values, Tensor):
                 raise TypeError(
                     f"metric {name!r} gave {type(values).__name__}; it must give a tensor with "
-                    "one value for each item, as with reduction='none'"
+                    f"one value for each item, as {_AS_SOME_DO}"
                 )
             if values.shape != inputs.shape[:1]:
                 raise ValueError(
                     f"metric {name!r} gave shape {tuple(values.shape)} for {len(inputs)} items; "
-                    "it must give one value for each, as with reduction='none'"
+                    f"it must give one value for each, as {_AS_SOME_DO}"
                 )
         # Float64 holds every value of a narrower type, so nothing is lost on the way.
         return torch.stack([values.to(torch.float64) for values in found])

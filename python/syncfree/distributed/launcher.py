@@ -34,14 +34,14 @@ class Launcher:
         arguments: for the function, pickled.
 
     Raises:
-        ValueError: no devices.
+        TypeError: devices is no list.
+        ValueError: no devices, or one that this host does not have.
     """
 
     def __init__(
         self, function: Callable[..., None], devices: Sequence[str], arguments: Sequence[Any] = ()
     ) -> None:
-        if not devices:
-            raise ValueError("a launcher needs at least one device, got none")
+        _check_devices(devices)
         self.store = open_store(_HOST)
         self.world = len(devices)
         # A forked process cannot use CUDA, nor torch's threads once they have run.
@@ -134,7 +134,8 @@ def launch(
         arguments: for the function, pickled.
 
     Raises:
-        ValueError: no devices.
+        TypeError: devices is no list.
+        ValueError: no devices, or one that this host does not have.
         RankError: a process failed; the others are killed.
 
     Example:
@@ -143,6 +144,20 @@ def launch(
     """
     with Launcher(function, devices, arguments) as processes:
         processes.wait()
+
+
+def _check_devices(devices: Sequence[str]) -> None:
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise TypeError(
+            f"devices is a list of names, one for each process, but got {devices!r}; write "
+            '["cpu"] * 4, ["cuda:0", "cuda:1"] or local_devices()'
+        )
+    if not devices:
+        raise ValueError("a launcher needs at least one device, got none")
+    there = ["cpu", *local_devices()]
+    for device in devices:
+        if device not in there:
+            raise ValueError(f"each device is one of {', '.join(there)}, but got {device!r}")
 
 
 def local_devices() -> list[str]:
