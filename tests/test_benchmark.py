@@ -138,7 +138,7 @@ def test_contenders() -> None:
     assert found["short"].name == "short"
     assert found.fastest is found["short"]
     assert found["short"].n == found["long"].n
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no contender 'other'; there are: 'short', 'long'"):
         found["other"]
 
 

@@ -101,6 +101,37 @@ def test_every_other_module_is_torchmetrics_own() -> None:
             assert importlib.import_module(here) is sys.modules[name], here
 
 
+ALL_MODULES = """
+import importlib, sys, types
+import syncfree, torchmetrics
+
+def function(name):
+    package, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(package), attribute, None)
+    return None if isinstance(found, types.ModuleType) else found
+
+loaded = [name for name in sys.modules if name.startswith("torchmetrics.")]
+both = {name: function(name) for name in loaded if function(name) is not None}
+assert len(both) > 5, both
+for name, known in both.items():
+    here = "syncfree" + name.removeprefix("torchmetrics")
+    module = importlib.import_module(here)
+    assert isinstance(module, types.ModuleType), here
+    assert function(name) is known, name
+    ours = function(here)
+    assert ours is known or ours.__module__.startswith("syncfree."), here
+    package = sys.modules[here.rpartition(".")[0]]
+    assert type(package) is types.ModuleType, package
+"""
+
+
+def test_a_module_does_not_hide_the_function_of_its_name() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_MODULES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_our_modules_are_never_shadowed() -> None:
     for name in OUR_MODULES:
         assert importlib.import_module(name).__name__ == name

@@ -56,7 +56,12 @@ class TorchMetricsFinder(MetaPathFinder, Loader):
         """Puts TorchMetrics' module in the place of the new one, as the import system allows."""
         name = module.__name__
         require(name)
-        sys.modules[name] = import_module(counterpart(name))
+        theirs = import_module(counterpart(name))
+        package, _, attribute = name.rpartition(".")
+        known = getattr(sys.modules[counterpart(package)], attribute, theirs)
+        if known is not theirs:
+            _keep(sys.modules[package], attribute, known)
+        sys.modules[name] = theirs
 
 
 def _find_in_torchmetrics(module: str) -> ModuleSpec | None:
@@ -68,6 +73,25 @@ def _find_in_torchmetrics(module: str) -> ModuleSpec | None:
         name = f"{name}.{part}"
         spec = PathFinder.find_spec(name, spec.submodule_search_locations)
     return spec
+
+
+def _keep(package: ModuleType, name: str, known: object) -> None:
+    """Lets the import that is under way not put its module over a function of the same name.
+
+    TorchMetrics' packages have the function of `functional.classification.stat_scores` under that
+    name, since they import it out of the module later than the import system puts that there. Here
+    that comes last, and may be meant for a package of TorchMetrics' own.
+    """
+    kind = type(package)
+
+    class Keeping(kind):  # type: ignore[misc, valid-type]
+        def __setattr__(self, attribute: str, value: object) -> None:
+            if attribute == name:
+                value = known
+                kind.__setattr__(self, "__class__", kind)
+            kind.__setattr__(self, attribute, value)
+
+    package.__class__ = Keeping
 
 
 _FINDER = TorchMetricsFinder()

@@ -178,6 +178,9 @@ class Comparison(Mapping[str, Result]):
         self._results = dict(results)
 
     def __getitem__(self, name: str) -> Result:
+        if name not in self._results:
+            known = ", ".join(map(repr, self._results))
+            raise KeyError(f"no contender {name!r}; there are: {known}")
         return self._results[name]
 
     def __iter__(self) -> Iterator[str]:
