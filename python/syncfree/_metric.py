@@ -44,6 +44,7 @@ _GLOBAL_HOOKS = (
 # there, TorchMetrics' among them.
 _UPDATES = "update", "_update_state"
 _COMPUTES = "compute", "_final_state"
+_REPLACEABLE = (*_UPDATES, *_COMPUTES)
 _ours: set[Any] = set()
 
 
@@ -76,7 +77,7 @@ class SyncFreeMetric(StatesInPlace):
                 function, name = getattr(cls, method), f"{cls.__name__}.{called}"
                 if function.__qualname__ != name:
                     setattr(cls, method, _named(function, name))
-            _ours.update(getattr(cls, name, None) for name in (*_UPDATES, *_COMPUTES))
+            _ours.update(getattr(cls, name, None) for name in _REPLACEABLE)
 
     def _are_own(self, methods: tuple[str, ...]) -> bool:
         """Whether these are ours as the metric is made, and not a subclass' or put there since."""
@@ -92,7 +93,7 @@ class SyncFreeMetric(StatesInPlace):
             self.__dict__[f"_has{name}"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in (*_UPDATES, *_COMPUTES) and (name in self.__dict__ or name[0] == "_"):
+        if name in _REPLACEABLE and (name in self.__dict__ or name[0] == "_"):
             self._use_method(name)  # one that the user puts on this metric alone
         super().__setattr__(name, value)
 
