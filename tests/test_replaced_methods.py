@@ -86,6 +86,19 @@ def test_helpers_that_torchmetrics_calls(
     torch.testing.assert_close(values[:half], values[half:], rtol=1e-6, atol=1e-7)
 
 
+def test_a_subclass_that_calls_torchmetrics_init_elsewhere() -> None:
+    """What is made at the first batch stands where the states are by then."""
+
+    class Own(sf.MulticlassAccuracy):
+        def __init__(self) -> None:
+            super(sf.MulticlassAccuracy, self).__init__(num_classes=3)
+
+    metric = Own().to("meta")
+    labels = torch.zeros(4, dtype=torch.long, device="meta")
+    assert metric(labels, labels).device.type == "meta"
+    assert {state.device.type for state in metric._hidden_states().values()} == {"meta"}
+
+
 @pytest.mark.parametrize("multidim_average", ["global", "samplewise"])
 def test_a_subclass_that_calls_torchmetrics_init(multidim_average: str, device: str) -> None:
     def of(base: Any) -> Any:

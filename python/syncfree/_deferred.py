@@ -191,7 +191,8 @@ class _Copy:
     """A pinned buffer and the event behind its last copy."""
 
     def __init__(self, source: Tensor) -> None:
-        self.host = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+        # The device is said, since the default one may be a GPU.
+        self.host = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=True)
         self.event: Any = torch.cuda.Event()
         self._kind = _kind(source)
 

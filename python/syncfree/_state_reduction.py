@@ -156,7 +156,7 @@ def _slots_of_pieces(
     lists: Mapping[Key, list[Tensor]], device: torch.device, group: Any
 ) -> list[tuple[Key, Tensor | None]]:
     """Each piece with its list, and as many for a list as the process with the most of them has."""
-    most = torch.tensor([len(pieces) for pieces in lists.values()]).to(device)
+    most = torch.tensor([len(pieces) for pieces in lists.values()], device=device)
     dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
     return [
         (key, pieces[i] if i < len(pieces) else None)
@@ -181,7 +181,7 @@ def _gather_slots(
     slots: list[Tensor | None], device: torch.device, group: Any
 ) -> list[list[Tensor]]:
     """For each slot the tensors of all processes that have one, in the processes' order."""
-    own = torch.tensor([_describe(x) for x in slots]).to(device)
+    own = torch.tensor([_describe(x) for x in slots], device=device)
     descriptions = torch.stack(_gather(own, group)).tolist()  # for which the host waits
     result: list[dict[int, Tensor]] = [{} for _ in slots]
     for code in sorted({slot[0] for rank in descriptions for slot in rank if slot[0] >= 0}):

@@ -74,7 +74,9 @@ class CountingMetric(SyncFreeMetric):
         else:
             self._take_error_slot()
             # Labels left out as errors: as long as there are any, the value is NaN.
-            self._add_hidden_state("_bad", torch.zeros(1, dtype=torch.int64))
+            # Where the states are: a subclass that calls TorchMetrics' `__init__` comes here late.
+            bad = torch.zeros(1, dtype=torch.int64, device=self.device)
+            self._add_hidden_state("_bad", bad)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _OPTIONS and "_op_task" in self.__dict__):

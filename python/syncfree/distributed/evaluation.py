@@ -215,7 +215,7 @@ def _result(document: dict[str, Any], names: Sequence[str], strict: bool) -> Eva
     if "error" in document:
         raise RuntimeError(f"rank 0 could not lead the evaluation: {document['error']}")
     values = {
-        name: torch.tensor(column, dtype=torch.float64)
+        name: torch.tensor(column, dtype=torch.float64, device="cpu")
         for name, column in zip(names, document["values"], strict=True)
     }
     failures = dict(document["failures"])

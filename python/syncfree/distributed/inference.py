@@ -200,7 +200,7 @@ class Inference:
                 inputs.record_stream(self._compute)
                 targets.record_stream(self._compute)
                 values = self._measure(inputs, targets)
-                host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+                host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
                 host.copy_(values, non_blocking=True)
                 compute.close()
         if measures_memory:

@@ -35,12 +35,12 @@ def _as_tensor(what: str, value: Any) -> Tensor:
         # A copy has no negative strides and may be written to, as torch wants it.
         array = value.copy()
         if array.dtype.kind in "biufc":
-            return torch.as_tensor(array)
+            return torch.as_tensor(array, device="cpu")
         kind = f"numpy {type(value).__name__} of {array.dtype}"
     elif isinstance(value, float):
-        return torch.tensor(value, dtype=torch.float64)
+        return torch.tensor(value, dtype=torch.float64, device="cpu")
     elif isinstance(value, int):
-        return torch.tensor(value)
+        return torch.tensor(value, device="cpu")
     else:
         kind = type(value).__name__
     raise TypeError(

@@ -95,7 +95,8 @@ class BufferPool:
             self.reuse.bytes = max(self.reuse.bytes, self._bytes)
         try:
             # Not under the lock: pinning takes long.
-            return Lease(self, torch.empty(rounded, dtype=torch.uint8, pin_memory=self.pinned))
+            memory = torch.empty(rounded, dtype=torch.uint8, device="cpu", pin_memory=self.pinned)
+            return Lease(self, memory)
         except RuntimeError:
             with self._lock:
                 self._bytes -= rounded

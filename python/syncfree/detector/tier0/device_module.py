@@ -225,7 +225,7 @@ def _properties(device: Any = None) -> Any:
 
 # Seed and offset, as a GPU has them, for who counts draws by them, as DTensor does. What is drawn
 # comes from the CPU's generator.
-_rng_state = torch.zeros(16, dtype=torch.uint8)
+_rng_state = torch.zeros(16, dtype=torch.uint8, device="cpu")
 
 
 def _get_rng_state(device: Any = "cuda") -> torch.Tensor:

@@ -223,7 +223,7 @@ def _type(old: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(dtype, torch.dtype):
             return old(self, dtype, non_blocking, **kwargs)
         name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
-        wanted = old(torch.empty(0), name.replace("torch.cuda.", "torch.")).dtype
+        wanted = old(torch.empty(0, device="cpu"), name.replace("torch.cuda.", "torch.")).dtype
         device = "cuda" if name.startswith("torch.cuda.") else "cpu"
         return self.to(device, wanted, non_blocking=non_blocking)
 

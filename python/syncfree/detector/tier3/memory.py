@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncfree import _runtime
+from syncfree.detector.tier3.modes import beneath_modes
 from syncfree.detector.tier3.spin import Spin
 
 _SMALLEST = 12  # 4 KiB, as a power of two
@@ -27,7 +28,7 @@ def waiting_size() -> int | None:
 
         if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
             return None
-        with _runtime.OwnCalls():
+        with _runtime.OwnCalls(), beneath_modes():
             _measured.append(_measure(torch))
     return _measured[0]
 
@@ -41,7 +42,7 @@ def _measure(torch: Any) -> int | None:
 
 def _search(torch: Any) -> int | None:
     stream = torch.cuda.Stream()
-    host = torch.zeros(1 << _LARGEST, dtype=torch.uint8)
+    host = torch.zeros(1 << _LARGEST, dtype=torch.uint8, device="cpu")
     with torch.cuda.stream(stream):
         device = torch.zeros(1 << _LARGEST, dtype=torch.uint8, device="cuda")
         spin = Spin(stream)

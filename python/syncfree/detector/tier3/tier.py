@@ -14,6 +14,7 @@ from syncfree.detector.tier3.copies import Copy, look_up
 from syncfree.detector.tier3.judging import Judge
 from syncfree.detector.tier3.library import open_watch
 from syncfree.detector.tier3.memory import waiting_size
+from syncfree.detector.tier3.modes import beneath_modes
 from syncfree.detector.tier3.scopes import Scopes
 from syncfree.detector.tiers import Tier, TierUnavailableError
 
@@ -169,8 +170,10 @@ class Tier3(Tier):
             if not _mark_memory:
                 if torch.cuda.is_current_stream_capturing():
                     return
-                words = torch.zeros(self._watch.mark_bytes // 4, dtype=torch.int32)
-                _mark_memory.append(words.pin_memory())
+                count = self._watch.mark_bytes // 4
+                with beneath_modes():
+                    words = torch.zeros(count, dtype=torch.int32, device="cpu")
+                    _mark_memory.append(words.pin_memory())
             self._watch.use_marks(_mark_memory[0].data_ptr())
             self._watch.put_mark(torch.cuda.current_stream().cuda_stream)
 
