@@ -69,6 +69,18 @@ def test_launch_names_the_process_that_failed():
         launch(_fails, ["cpu", "cpu"])
 
 
+def _raises(fleet, device):
+    if fleet.rank == 1:
+        raise ValueError("no such weights")
+
+
+def test_launch_tells_what_the_process_raised():
+    with pytest.raises(
+        RankError, match="rank 1: exited with status 1 after ValueError: no such weights$"
+    ):
+        launch(_raises, ["cpu", "cpu"])
+
+
 @pytest.mark.parametrize(
     ("devices", "error", "message"),
     [

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
+from traceback import format_exception_only
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,7 @@ from syncfree.errors import RankError
 
 _HOST = "127.0.0.1"
 _LAST_SECONDS = 30.0
+_RAISED = "syncfree/launcher/raised/{}"  # by a rank's function
 
 
 class Launcher:
@@ -116,7 +118,12 @@ class Launcher:
                 if process.exitcode != 0:
                     for other in self._processes.values():
                         other.kill()
-                    raise RankError({rank: _how(process.exitcode)})
+                    raise RankError({rank: _how(process.exitcode, self._raised(rank))})
+
+    def _raised(self, rank: int) -> str:
+        """The exception that ended a rank's function, as its traceback ends; empty for none."""
+        key = _RAISED.format(rank)
+        return self.store.get(key).decode() if self.store.check([key]) else ""
 
 
 def launch(
@@ -198,12 +205,17 @@ def _run(
     )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
-    function(Fleet(open_store(_HOST, port), rank, world, rank), device, *arguments)
+    store = open_store(_HOST, port)
+    try:
+        function(Fleet(store, rank, world, rank), device, *arguments)
+    except Exception as error:
+        store.set(_RAISED.format(rank), "".join(format_exception_only(error)).strip())
+        raise  # multiprocessing shows the traceback
 
 
-def _how(code: int) -> str:
+def _how(code: int, raised: str = "") -> str:
     if code >= 0:
-        return f"exited with status {code}"
+        return f"exited with status {code}" + (f" after {raised}" if raised else "")
     try:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
