@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torchmetrics
+import torchmetrics.image
 
 import syncfree as sf
 from class_cases import CASES, ClassCase
@@ -84,6 +85,43 @@ def test_helpers_that_torchmetrics_calls(
         values += [steps.compute(), whole.compute()]
     half = len(values) // 2
     torch.testing.assert_close(values[:half], values[half:], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("PeakSignalNoiseRatio", {"data_range": (0.2, 0.9)}),
+        ("PeakSignalNoiseRatio", {"data_range": 1.0, "dim": (1, 2, 3)}),
+        ("StructuralSimilarityIndexMeasure", {"data_range": 1.0}),
+        ("StructuralSimilarityIndexMeasure", {}),
+        ("MultiScaleStructuralSimilarityIndexMeasure", {"betas": (0.4, 0.6)}),
+    ],
+)
+def test_an_image_metric_that_calls_torchmetrics_init(
+    name: str, options: dict[str, Any], device: str
+) -> None:
+    theirs = getattr(torchmetrics.image, name)
+
+    def of(base: Any) -> Any:
+        class Own(base):  # type: ignore[misc]
+            def __init__(self) -> None:
+                theirs.__init__(self, **options)
+
+        return Own().to(device)
+
+    random = torch.Generator().manual_seed(5)
+    batches = torch.rand(2, 2, 3, 3, 40, 40, generator=random).to(device)
+    ours, plain = of(getattr(sf, name)), of(theirs)
+    for preds, target in batches:
+        torch.testing.assert_close(ours(preds, target), plain(preds, target))
+        ours.update(preds, target)
+        plain.update(preds, target)
+    torch.testing.assert_close(ours.compute(), plain.compute())
+    ours.reset()
+    ours.update(*batches[0])
+    plain.reset()
+    plain.update(*batches[0])
+    torch.testing.assert_close(ours.compute(), plain.compute())
 
 
 def test_a_subclass_that_calls_torchmetrics_init_elsewhere() -> None:

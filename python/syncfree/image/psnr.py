@@ -67,6 +67,9 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     preset = "torchmetrics"
     _takes_bytes_alone = False
+    # Of a subclass that calls TorchMetrics' `__init__` and not ours: nothing to warn of.
+    _range = math.inf
+    _interval: tuple[float, float] | None = None
 
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
         data_range: Tensor
@@ -100,7 +103,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         self._given_range = self._range
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "clamping_fn" and "_interval" in self.__dict__:
+        if name == "clamping_fn":
             self._interval = _interval_of(value)
         super().__setattr__(name, value)
 
@@ -108,7 +111,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         """Sets the states to their defaults, in place, the range of a checkpoint too."""
         super().reset()
         own = self.__dict__
-        own["_range"] = own.get("_given_range", own["_range"])  # not in earlier versions' pickles
+        own["_range"] = own.get("_given_range", self._range)  # not in earlier versions' pickles
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a batch of images of any shape.
