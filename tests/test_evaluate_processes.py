@@ -76,7 +76,7 @@ def _raises(fleet, device):
 
 def test_launch_tells_what_the_process_raised():
     with pytest.raises(
-        RankError, match="rank 1: exited with status 1 after ValueError: no such weights$"
+        RankError, match=r"rank 1: exited with status 1 after ValueError: no such weights$"
     ):
         launch(_raises, ["cpu", "cpu"])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,11 +35,14 @@ class StatesInPlace(Metric):
     """
 
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
-        _hidden_defaults: dict[str, Tensor]
+        _hidden_defaults: Mapping[str, Tensor]
         _is_replayed: bool
         _is_merged: bool
         _is_loaded: bool
         _followers: int
+    else:
+        # Nothing is made in `__init__`, which a subclass may leave out for TorchMetrics' own.
+        _hidden_defaults = MappingProxyType({})
 
     # How many others hold the states and mean to see them grow, as members of a compute group.
     _followers = 0
@@ -55,17 +59,14 @@ class StatesInPlace(Metric):
     # Whether hidden states, which count errors, can be other than zero.
     _validates = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.__dict__["_hidden_defaults"] = {}
-        super().__init__(*args, **kwargs)
-
     def _add_hidden_state(self, name: str, default: Tensor) -> None:
         """A sum that is kept as the states are, but that TorchMetrics' class does not have.
 
         Nothing that lists, saves, compares or converts states is to see it.
         """
-        self._hidden_defaults[name] = default
-        self.__dict__[name] = default.clone()
+        own = self.__dict__
+        own["_hidden_defaults"] = {**self._hidden_defaults, name: default}
+        own[name] = default.clone()
 
     def _hidden_states(self) -> dict[str, Tensor]:
         return {name: self.__dict__[name] for name in self._hidden_defaults}
@@ -130,7 +131,7 @@ class StatesInPlace(Metric):
             for name, state in self._hidden_states().items():
                 if state.is_meta:  # as the whole metric was
                     zero = torch.zeros_like(state, device=_device_of(self.metric_state))
-                    self._hidden_defaults[name] = zero
+                    self.__dict__["_hidden_defaults"] = {**self._hidden_defaults, name: zero}
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 
     @contextmanager
@@ -175,10 +176,11 @@ class StatesInPlace(Metric):
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         this = super()._apply(fn, exclude_state)
         # They follow to another device, but keep their dtype.
+        own = self.__dict__
         for name, default in self._hidden_defaults.items():
             device = fn(default).device
-            self._hidden_defaults[name] = default.to(device)
-            self.__dict__[name] = self.__dict__[name].to(device)
+            own["_hidden_defaults"] = {**self._hidden_defaults, name: default.to(device)}
+            own[name] = own[name].to(device)
         return this
 
     def sync(

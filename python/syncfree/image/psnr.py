@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         given = parse_data_range(data_range)
         parse_base(base)
         reduction_code(reduction)
-        super().__init__(data_range, base, reduction, dim, **kwargs)
+        super().__init__(cast(Any, data_range), base, reduction, dim, **kwargs)
         self.preset = preset
         self._takes_bytes_alone = takes_bytes_alone
         # For warnings: the state `data_range` is where the host would have to wait for it.
