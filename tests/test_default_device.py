@@ -66,6 +66,16 @@ def test_functions_and_classes(default: torch.device, device: str) -> None:
     torch.testing.assert_close(elsewhere, plain, rtol=0, atol=0)
 
 
+def test_lists_of_a_metric_made_elsewhere(device: str) -> None:
+    """Its states are empty lists, which have no device."""
+    with torch.device("meta"):
+        metric = syncfree.MulticlassAccuracy(3, multidim_average="samplewise")
+    labels = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]], device=device)
+    for _ in range(2):
+        assert torch.equal(metric(labels, labels), torch.ones(2, device=device))
+        metric.reset()
+
+
 @pytest.mark.needs_cuda
 def test_the_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it measures and marks once in a process is not the program's to place or to see."""

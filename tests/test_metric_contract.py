@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import pickle
@@ -337,6 +338,41 @@ def test_scripting_as_theirs(case: ClassCase) -> None:
         except (RuntimeError, NotImplementedError) as error:
             outcomes.append(type(error))
     assert outcomes[0] == outcomes[1]
+
+
+@every_case
+def test_a_module_that_holds_one_is_scripted(case: ClassCase) -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.metric, _ = case.pair("cpu")
+            self.layer = torch.nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(Net())
+    assert scripted(torch.ones(3)).shape == (3,)
+
+
+@every_case
+def test_compiled_updates_around_a_reset_in_inference_mode(case: ClassCase, device: str) -> None:
+    """As validation has it: states of such a mode could not be written to outside of it."""
+    metric, theirs = case.pair(device)
+    batch = case.batches(device)[0]
+    update = torch.compile(metric.update, backend="aot_eager")
+    for mode in (torch.inference_mode, contextlib.nullcontext):
+        with mode():
+            metric.reset()
+            update(*batch)
+            metric.reset()
+        update(*batch)
+        metric.update(*batch)
+    theirs.update(*batch)
+    theirs.update(*batch)
+    torch.testing.assert_close(metric.compute(), theirs.compute(), rtol=1e-5, atol=1e-6)
 
 
 @every_case

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -327,6 +328,38 @@ def test_forward_mode_is_refused_instead_of_zero(measure: Measure, device: str) 
         with pytest.raises(NotImplementedError, match="forward mode"):
             measure(forward_ad.make_dual(pair[0], pair[1]), pair[1])
         measure(*pair)
+
+
+@pytest.mark.parametrize("call", ["update", "forward"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("PeakSignalNoiseRatio", {}),
+        ("PeakSignalNoiseRatio", {"dim": (1, 2, 3)}),
+        ("PeakSignalNoiseRatio", {"preset": "skimage"}),
+        ("StructuralSimilarityIndexMeasure", {}),
+        ("MultiScaleStructuralSimilarityIndexMeasure", {"betas": (0.4, 0.6)}),
+        ("MultiScaleStructuralSimilarityIndexMeasure", {"reduction": "none", "betas": (0.4, 0.6)}),
+    ],
+)
+def test_forward_mode_is_refused_by_classes(
+    name: str, options: dict[str, Any], call: str, device: str
+) -> None:
+    metric = getattr(image, name)(data_range=1.0, **options).to(device)
+    pair = torch.rand(2, 1, 3, 48, 48, device=device)
+    with forward_ad.dual_level():
+        with pytest.raises(NotImplementedError, match="forward mode"):
+            getattr(metric, call)(forward_ad.make_dual(pair[0], pair[1]), pair[1])
+        getattr(metric, call)(*pair)
+    assert metric._update_count == 1
+
+
+def test_a_range_that_wants_a_gradient() -> None:
+    pair = torch.rand(2, 1, 3, 48, 48)
+    wanted = torch.tensor(1.0, requires_grad=True)
+    for function in (psnr, ssim):
+        with pytest.raises(TypeError, match="a tensor that requires a gradient"):
+            function(*pair, data_range=wanted)
 
 
 def test_values_under_vmap(device: str) -> None:

@@ -26,6 +26,12 @@ def are_shared(attributes: dict[str, Any]) -> bool:
     return is_held_by_more(attributes, attributes["_defaults"], most)
 
 
+def _of_any_mode(state: Tensor, device: torch.device) -> Tensor:
+    """A copy that may be written to outside of `torch.inference_mode` as well."""
+    with torch.inference_mode(False):
+        return state.clone().to(device)
+
+
 class StatesInPlace(Metric):
     """TorchMetrics' handling of states, but written into the storage that they have.
 
@@ -102,7 +108,7 @@ class StatesInPlace(Metric):
                 olds.append(state)
                 news.append(default)
             else:
-                attributes[name] = default.detach().clone().to(state.device)
+                attributes[name] = _of_any_mode(default.detach(), state.device)
         if olds:
             with torch.no_grad():
                 torch._foreach_copy_(olds, news)
@@ -160,7 +166,9 @@ class StatesInPlace(Metric):
                 continue
             state = attributes[name]
             if not (self._is_replayed or is_capturing()):
-                attributes[name] = list(state) if isinstance(state, list) else state.clone()
+                attributes[name] = (
+                    list(state) if isinstance(state, list) else _of_any_mode(state, state.device)
+                )
             elif in_forward:
                 raise RuntimeError(
                     f"Expected {type(self).__name__} alone to hold its state `{name}`, into which "

@@ -204,6 +204,10 @@ class CountingMetric(SyncFreeMetric):
         states = self._counts()
         for name, state in zip(_STATES, states, strict=True):
             require_list(name, state)
+        if self._bad.is_meta and not preds.is_meta:
+            # Made under a meta device, with states that are empty lists and have none.
+            bad = torch.zeros(1, dtype=torch.int64, device=preds.device)
+            self._add_hidden_state("_bad", bad)
         counts: Sequence[Tensor] = call(
             ops.COUNTS[self._op_task],
             (preds, target, self._bad),

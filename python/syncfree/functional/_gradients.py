@@ -28,7 +28,7 @@ def with_gradient(
 ) -> Any:
     """``op(preds, target, *args)``, through its ``differentiable`` form if an input wants that."""
     if forward_ad._current_level >= 0:
-        _refuse_forward_mode(op, preds, target)
+        refuse_forward_mode(op, preds, target)
     if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
         _refuse_transforms(op)
         return differentiable.apply(preds, target, *args)
@@ -55,7 +55,7 @@ class _WithoutGradient(torch.autograd.Function):
 def without_gradient(op: Callable[..., Any], preds: Tensor, target: Tensor, *args: Any) -> Any:
     """``op(preds, target, *args)``; where a gradient would be recorded, backward raises."""
     if forward_ad._current_level >= 0:
-        _refuse_forward_mode(op, preds, target)
+        refuse_forward_mode(op, preds, target)
     wanted = preds.requires_grad or target.requires_grad
     # Dynamo would run the backward that only raises while it traces.
     if wanted and torch.is_grad_enabled() and not is_dynamo_compiling():
@@ -88,7 +88,7 @@ def _refuse_transforms(op: Callable[..., Any]) -> None:
         )
 
 
-def _refuse_forward_mode(op: Callable[..., Any], *images: Tensor) -> None:
+def refuse_forward_mode(op: Callable[..., Any], *images: Tensor) -> None:
     """Without a rule of our own torch takes the derivative for zero, and says nothing."""
     if any(forward_ad.unpack_dual(each).tangent is not None for each in images):
         raise NotImplementedError(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torchmetrics.image import MultiScaleStructuralSimilarityIndexMeasure as _TorchMetricsMsSsim
 
 from syncfree._ops.ms_ssim import multiscale_ssim_update
 from syncfree._ops.registry import reduction_code
 from syncfree._states import settle
 from syncfree.functional._arguments import require_tensors
+from syncfree.functional._gradients import refuse_forward_mode
 from syncfree.functional.image._images import require_scales
 from syncfree.functional.image._options import normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
@@ -145,6 +147,8 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
         require_tensors(preds, target)
+        if forward_ad._current_level >= 0:
+            refuse_forward_mode(multiscale_ssim_update, preds, target)
         if not self._follows_torchmetrics():
             return self._add_by_preset(preds, target)
         keeps_values = self._keeps_values()

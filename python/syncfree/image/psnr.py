@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torchmetrics.image import PeakSignalNoiseRatio as _TorchMetricsPsnr
 from torchmetrics.utilities.data import _squeeze_if_scalar
@@ -21,7 +22,7 @@ from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
 from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import require_tensors
-from syncfree.functional._gradients import with_gradient
+from syncfree.functional._gradients import refuse_forward_mode, with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
 from syncfree.functional.image._range import parse_data_range, warn_of_bytes
 from syncfree.functional.image.psnr import dimensions, parse_base
@@ -67,14 +68,16 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     preset = "torchmetrics"
     _takes_bytes_alone = False
-    # Of a subclass that calls TorchMetrics' `__init__` and not ours: nothing to warn of.
-    _range = math.inf
-    _interval: tuple[float, float] | None = None
-
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
+        _range: float
+        _interval: tuple[float, float] | None
         data_range: Tensor
         sum_squared_error: Any  # a tensor, or a list where `dim` is given
         total: Any
+    else:
+        # Of a subclass that calls TorchMetrics' `__init__` and not ours: nothing to warn of.
+        _range = math.inf
+        _interval = None
 
     def __init__(
         self,
@@ -154,6 +157,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
         require_tensors(preds, target)
+        if forward_ad._current_level >= 0:
+            refuse_forward_mode(psnr, preds, target)
         warn_of_bytes(self._range, preds, target)
         if self.dim is not None:
             return self._append(preds, target)

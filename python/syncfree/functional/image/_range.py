@@ -76,6 +76,11 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
             "default: pass 1.0 for images of floats in [0, 1], 255.0 for bytes."
         )
     value = number("data_range", data_range, _EXPECTED)
+    if isinstance(data_range, Tensor) and data_range.requires_grad:
+        raise TypeError(
+            "Expected argument `data_range` to be a number, but got a tensor that requires a "
+            "gradient, which would be lost. Pass `data_range.item()`."
+        )
     if not 0 < value < _INFINITE:
         raise ValueError(
             f"Expected argument `data_range` to be positive and finite, but got {data_range!r}."
