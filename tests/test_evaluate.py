@@ -123,6 +123,30 @@ def test_costs_may_be_of_numpy_or_torch(make):
     assert found.statistics.ranks[0].report.cost == 12
 
 
+def test_a_pause_among_the_items_gets_what_is_held_under_way():
+    """Three shapes, no batch of which is full: they are computed before the next item is asked."""
+    data = Data(9)
+    computed = []
+
+    def model(x):
+        computed.append(len(x))
+        return x
+
+    inference = Inference(model, {"mse": mse}, torch.device("cpu"), batch=8, workers=1)
+    asked = []
+
+    def items():
+        yield from range(5)
+        yield None
+        asked.append(sum(computed))
+        yield from range(5, 9)
+
+    results = dict(inference.run(items(), data))
+    assert asked == [5]
+    assert sorted(results) == list(range(9))
+    assert sum(computed) == 9
+
+
 def test_results_come_before_all_items_are_loaded():
     """Of many shapes, none of which fills a batch: a rank that dies must not lose them all."""
     data = [(torch.rand(1, 1, size), torch.rand(1, 1, size)) for size in range(1, 61)]

@@ -66,7 +66,7 @@ class Run:
         try:
             worker.ready(torch.device("cpu"), "thread", Busy())
             for items in worker.rounds():
-                for item in items:
+                for item in filter(lambda item: item is not None, items):
                     self.behave(rank, item)
                     self.done[rank].append(item)
                     worker.settle(item, item**2)

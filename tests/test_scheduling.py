@@ -85,6 +85,21 @@ def test_every_item_is_claimed_once_in_any_order_of_claims(costs, data):
     assert sorted(taken) == list(range(len(costs)))
 
 
+def test_holding_half_of_an_equal_share_of_the_rest_is_enough():
+    """Who loads fast would else take all of a short list before anything is computed."""
+    own, other = claims_of(2, [1.0] * 24)
+    held = []
+    while not own.holds_enough():
+        held += own.take()
+    assert len(held) == 5  # of which 19 / 4 is the first to be less
+    for place in held:
+        own.done(place)
+    assert not own.holds_enough()
+    while other.take():
+        pass
+    assert other.holds_enough()
+
+
 class StaleStore:
     """A store in which another rank claims between every look at the cursor and the claim."""
 

@@ -53,6 +53,8 @@ class Claims:
         self._sizes = ChunkSizes(self._weights, world, divisor)
         self._clock = clock
         self._begin: float | None = None
+        self._claimed = 0.0
+        self._left = 1.0  # that nobody had when this rank last looked
         self._done = 0.0
         self._speed = 0
 
@@ -66,9 +68,18 @@ class Claims:
             after = Cursor.unpack(self._channel.add(f"{self._name}/taken", take.pack()))
             chunk = self._granted(take, after)
             if chunk:
+                self._claimed += sum(self._weights[place] for place in chunk)
+                self._left = self._sizes.left(after)
                 return chunk
             taken = after
         return range(0)
+
+    def holds_enough(self) -> bool:
+        """Whether what this rank has not done yet is as much as its part of half of the rest.
+
+        Who loads fast would otherwise take all of a short list before the first item is computed.
+        """
+        return self._claimed - self._done >= self._left / (2 * self._world)
 
     def done(self, place: int) -> None:
         """Count an item as done, which is how the speed of this rank is known."""

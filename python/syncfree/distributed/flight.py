@@ -74,9 +74,9 @@ class Flight(Generic[Item, Work]):
             if alone:
                 self._most = (len(part) + 1) // 2
 
-    def land_all(self) -> Iterator[Work]:
-        """Wait for everything under way, oldest first."""
-        while self._flying:
+    def land_all(self, but: int = 0) -> Iterator[Work]:
+        """Wait for everything under way but the latest few, oldest first."""
+        while len(self._flying) > but:
             yield self._land()
 
     def _land(self) -> Work:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ Model = Callable[[Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 _AHEAD_PER_WORKER = 3
+_NO_MORE = -1
 _MOST_TOGETHER = 64
 _CPU_TOGETHER = 8
 _WAITING_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
@@ -92,11 +92,11 @@ class Inference:
             self._compute.wait_stream(torch.cuda.current_stream(device))
             self._clock = EventClock(self._compute, self.busy)
 
-    def run(self, items: Iterable[int], data: Any) -> Iterator[Result]:
+    def run(self, items: Iterable[int | None], data: Any) -> Iterator[Result]:
         """Values of each item, or why it has none, in the order in which they are done.
 
         Args:
-            items: indices, taken a few ahead.
+            items: indices, taken a few ahead; at None what is held is put under way first.
             data: gives an input and a target for an index.
 
         Raises:
@@ -111,6 +111,10 @@ class Inference:
                 if isinstance(batch, tuple):
                     yield batch
                     continue
+                if batch is None:
+                    for landed in flight.land_all(but=1):
+                        yield from self._results(landed)
+                    continue
                 for done in flight.send(batch):
                     yield from self._results(done)
             for landed in flight.land_all():
@@ -119,21 +123,28 @@ class Inference:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nobody wants the others
 
     def _loaded(
-        self, items: Iterable[int], data: Any, pool: ThreadPoolExecutor
-    ) -> Iterator[Loaded | Result]:
+        self, items: Iterable[int | None], data: Any, pool: ThreadPoolExecutor
+    ) -> Iterator[Loaded | Result | None]:
         source = iter(items)
         waiting: deque[tuple[int, Future[Loaded]]] = deque()
+        is_over = is_paused = False
         while True:
-            free = self._workers * _AHEAD_PER_WORKER - len(waiting)
-            for item in islice(source, free):
-                waiting.append((item, pool.submit(self._load, item, data)))
-            if not waiting:
+            while len(waiting) < self._workers * _AHEAD_PER_WORKER and not (is_over or is_paused):
+                item = next(source, _NO_MORE)
+                is_over, is_paused = item == _NO_MORE, item is None
+                if item is not None and not is_over:
+                    waiting.append((item, pool.submit(self._load, item, data)))
+            if waiting:
+                item, future = waiting.popleft()
+                try:
+                    yield future.result()
+                except Exception as error:  # the data set's own; it costs one item
+                    yield item, error
+            elif is_paused:
+                is_paused = False
+                yield None
+            else:
                 return
-            item, future = waiting.popleft()
-            try:
-                yield future.result()
-            except Exception as error:  # the data set's own; it costs one item
-                yield item, error
 
     def _load(self, item: int, data: Any) -> Loaded:
         source, target = tensors_of(data[item])
@@ -141,11 +152,16 @@ class Inference:
             source, target = source.pin_memory(), target.pin_memory()
         return Loaded(item, source, target)
 
-    def _batches(self, loaded: Iterable[Loaded | Result]) -> Iterator[list[Loaded] | Result]:
+    def _batches(
+        self, loaded: Iterable[Loaded | Result | None]
+    ) -> Iterator[list[Loaded] | Result | None]:
         groups: dict[tuple[Any, ...], list[Loaded]] = {}
         waiting = 0
         for each in loaded:
-            if isinstance(each, tuple):
+            if each is None:
+                yield from groups.values()
+                groups, waiting = {}, 0
+            if each is None or isinstance(each, tuple):
                 yield each
                 continue
             group = groups.setdefault(each.layout, [])

@@ -119,6 +119,11 @@ class ChunkSizes:
         self._world = world
         self._divisor = divisor
 
+    def left(self, taken: Cursor) -> float:
+        """The cost of what nobody has taken."""
+        begin, end = taken.front, len(self._ends) - 1 - taken.back
+        return self._ends[end] - self._ends[begin] if begin < end else 0.0
+
     def take(self, taken: Cursor, share: float | None) -> Cursor:
         """How much to take, from one of the ends, when so much is taken already.
 

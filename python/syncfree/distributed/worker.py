@@ -76,8 +76,10 @@ class Worker:
         self._clocks = ClockSampler(device)
         self._mailbox.post({"ready": asdict(self._report())})
 
-    def rounds(self) -> Iterator[Iterator[int]]:
+    def rounds(self) -> Iterator[Iterator[int | None]]:
         """Items to be done, some at a time; ends when the coordinator says so, with its `result`.
+
+        None among them asks to get under way what is held, before more is taken from the others.
 
         All of one iterator must be settled before the next is asked for.
 
@@ -138,7 +140,7 @@ class Worker:
         if self._silent > timeout:
             raise RankError({0: f"stuck: the others heard nothing from it for {timeout:g} s"})
 
-    def _taken(self, word: dict[str, Any], number: int) -> Iterator[int]:
+    def _taken(self, word: dict[str, Any], number: int) -> Iterator[int | None]:
         items: list[int] = word["items"]
         self._costs = dict(zip(items, word["costs"], strict=True))
         self._claims = None
@@ -151,6 +153,8 @@ class Worker:
         self._claims = Claims(self._channel, f"round/{number}", word["costs"], self._world)
         while chunk := self._claims.take():
             yield from self._announced([items[place] for place in chunk])
+            if self._claims.holds_enough():
+                yield None
 
     def _suspects(self, word: dict[str, Any], number: int) -> Iterator[int]:
         """Items that may have killed a rank, one by one."""

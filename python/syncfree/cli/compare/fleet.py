@@ -152,7 +152,8 @@ def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -
         journal = Journal(Path(plan["journals"]), fleet.rank, plan["heading"])
     worker.ready(engine.device, engine.name, engine.busy)
     for items in worker.rounds():
-        with closing(compare_pairs((pairs[item] for item in items), options, engine)) as outcomes:
+        mine = (pairs[item] for item in items if item is not None)
+        with closing(compare_pairs(mine, options, engine)) as outcomes:
             for outcome in outcomes:
                 _refuse_broken_device(outcome)
                 item = places[outcome.pair.name]
