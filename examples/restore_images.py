@@ -164,11 +164,14 @@ def main() -> None:
             )
             run = json.loads(result.read_text())
             runs.append(run)
-            speedup = run["images_per_second"] / runs[0]["images_per_second"] * counts[0]
-            run["speedup"], run["efficiency"] = speedup, speedup / count
+            gains = f"{'-':>8}  {'-':>10}"
+            if counts[0] == 1:  # otherwise there is nothing to compare with
+                speedup = run["images_per_second"] / runs[0]["images_per_second"]
+                run["speedup"], run["efficiency"] = speedup, speedup / count
+                gains = f"{speedup:8.2f}  {speedup / count:10.1%}"
             print(
-                f"{count:7}  {run['seconds']:7.2f}  {run['images_per_second']:8.1f}  "
-                f"{speedup:8.2f}  {speedup / count:10.1%}  {run['psnr']:9.3f}  {run['ssim']:.5f}"
+                f"{count:7}  {run['seconds']:7.2f}  {run['images_per_second']:8.1f}  {gains}  "
+                f"{run['psnr']:9.3f}  {run['ssim']:.5f}"
             )
     if arguments.json:
         arguments.json.write_text(json.dumps(runs, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -157,3 +158,18 @@ class TestBadLabelsOnCuda:
         torch.cuda.synchronize()
         with pytest.raises(RuntimeError, match="7 at flat index 3"):
             step(*labels("cuda"))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: syncfree.MulticlassAccuracy(num_class=5), "num_class"),
+        (lambda: syncfree.MulticlassAccuracy(5, averge="micro"), "averge"),
+        (lambda: syncfree.PeakSignalNoiseRatio(datarange=1.0), "datarange"),
+        (lambda: syncfree.StructuralSimilarityIndexMeasure(datarange=1.0), "datarange"),
+    ],
+)
+def test_a_misspelled_keyword_is_named(make: Callable[[], Any], name: str) -> None:
+    """And not what is missing for it."""
+    with pytest.raises(ValueError, match=f"Unexpected keyword arguments: `{name}`"):
+        make()

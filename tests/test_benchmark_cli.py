@@ -12,6 +12,7 @@ import torch
 from benchmark_figures import RESULTS, ROOT, figures_tool
 from syncfree.benchmarking.suites import SUITES, Workload, runner
 from syncfree.cli import main
+from syncfree.cli.bench.target import load_function
 from syncfree.errors import BenchmarkError
 
 
@@ -179,7 +180,10 @@ def test_a_full_disk_costs_no_table(small, capsys, option: str) -> None:
 
 STEP = """
 import beside_it
+import sys
 from dataclasses import dataclass
+
+GIVEN = sys.argv[1:]
 
 @dataclass
 class Trainer:
@@ -206,6 +210,15 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path / "step_of_test.py"
+
+
+def test_a_script_is_not_given_the_options_of_the_command(script, monkeypatch) -> None:
+    """It may read options of its own when it is imported."""
+    monkeypatch.setattr(sys, "argv", ["syncfree", "bench", "idle-gap", "step_of_test.py:step"])
+    monkeypatch.delitem(sys.modules, "step_of_test", raising=False)
+    step = load_function("step_of_test.py:step")
+    assert step.__globals__["GIVEN"] == []
+    assert sys.argv[1:] == ["bench", "idle-gap", "step_of_test.py:step"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from syncfree.benchmarking.rules import (
     sift,
 )
 from syncfree.benchmarking.samples import Sample
+from syncfree.benchmarking.verdict import judge
 from syncfree.timing.nvml import Reading, reasons_in_words
 
 
@@ -200,3 +201,13 @@ def test_reasons_in_words() -> None:
     assert reasons_in_words(0) == []
     assert reasons_in_words(0x1 | 0x2 | 0x100) == []
     assert reasons_in_words(0x84) == ["software power cap", "hardware power brake"]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_no_share_of_a_bandwidth_that_was_disturbed(kind: str) -> None:
+    texts = [
+        judge(kind=kind, device_us=90, host_us=9, memory_share=share).text for share in (1.02, 1.58)
+    ]
+    assert "102% of the read bandwidth measured here" in texts[0]
+    assert "more than the read bandwidth measured here" in texts[1]
+    assert "%" not in texts[1]

@@ -126,6 +126,14 @@ def test_transparency_needs_a_background(folders):
         assert_matches(report["images"][0], a, b)
 
 
+def test_what_is_wrong_with_a_file_beside_itself_is_said_once(folders):
+    alpha = np.full((*picture(0).shape[:2], 1), 90, np.uint8)
+    folders.add("a.png", np.dstack([picture(0), alpha]), picture(0))
+    folders.test = folders.ref
+    _, report = folders.compare()
+    assert len(report["problems"]) == 1
+
+
 def test_half_transparent_pixels_mix_with_the_background(folders):
     a = np.full((16, 16, 4), 200, np.uint8)
     a[..., 3] = 51  # a fifth of 200 over four fifths of 100 is 120

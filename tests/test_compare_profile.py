@@ -57,7 +57,7 @@ def test_a_run_that_decoding_limits():
     assert upload.gigabytes_per_second == pytest.approx(2)
     assert compute.gigabytes_per_second is None
     assert found.limit == "decode"
-    assert "decode limits: it fills 90% of the run" in found.verdict
+    assert "decode limits: alone it would take 90% of the run" in found.verdict
     assert "--workers" in found.verdict
     assert found.serial_seconds == 10
     assert (found.gain, found.longest.name) == (1, "decode")
@@ -84,7 +84,7 @@ def test_a_run_that_copies_limit_gains_by_overlap(dtype, advice):
 def test_a_run_that_nothing_limits():
     found = profile_of({"decode": [(0, 2)], "compute": [(2, 3)]})
     assert found.limit is None
-    assert "no stage limits: decode, the longest, fills 20% of the run" in found.verdict
+    assert "no stage limits: decode, the longest, alone would take 20% of the run" in found.verdict
     assert "gains nothing" in found.overlap
     assert profile_of({}).verdict == "nothing was compared"
     assert profile_of({}).overlap == ""

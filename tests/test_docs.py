@@ -64,6 +64,14 @@ def test_python_blocks_of_the_pages(path: Path, capsys: pytest.CaptureFixture[st
         exec(compile(block, str(path), "exec"), {"__name__": "__example__"})
 
 
+def test_the_script_that_launches(tmp_path: Path) -> None:
+    model, launching, *_ = python_blocks(ROOT / "docs/distributed.md")
+    script = tmp_path / "judge.py"
+    script.write_text(model + launching.replace("local_devices() or ", ""))
+    subprocess.run([sys.executable, script], cwd=tmp_path, check=True, timeout=300)
+    assert torch.load(tmp_path / "values.pt")["psnr"].shape == (8,)
+
+
 def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     exec(python_blocks(ROOT / "README.md")[0], {})
     assert re.fullmatch(r"accuracy 0\.(09|10)\d\n", capsys.readouterr().out)

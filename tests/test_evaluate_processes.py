@@ -12,6 +12,7 @@ import torch
 
 from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
 from syncfree.distributed import evaluate, launch
+from syncfree.distributed.environment import available_cores
 from syncfree.distributed.launcher import Launcher
 from syncfree.errors import RankError
 
@@ -67,6 +68,28 @@ def _fails(fleet, device):
 def test_launch_names_the_process_that_failed():
     with pytest.raises(RankError, match="rank 1: exited with status 3"):
         launch(_fails, ["cpu", "cpu"])
+
+
+def _says_its_threads(fleet, device, folder):
+    (folder / str(fleet.rank)).write_text(str(torch.get_num_threads()))
+
+
+@pytest.mark.parametrize("said", [None, "1"])
+def test_threads_are_divided_among_processes(said, tmp_path, monkeypatch):
+    """torch takes all cores for each, and they would be in each other's way."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    launch(_says_its_threads, ["cpu", "cpu"], (tmp_path,))
+    expected = said or str(max(1, available_cores() // 2))
+    assert [(tmp_path / rank).read_text() for rank in "01"] == [expected] * 2
+
+
+def test_a_function_without_a_name_is_refused():
+    with pytest.raises(TypeError, match="defined at the top level of a module, but got <function"):
+        launch(lambda fleet, device: None, ["cpu"])
+    with pytest.raises(TypeError, match="calls a function, but got 3"):
+        launch(3, ["cpu"])
 
 
 def _raises(fleet, device):

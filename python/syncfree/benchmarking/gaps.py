@@ -89,7 +89,8 @@ class IdleGap:
                 raise ValueError(f"{len(points)} points of kind {kind!r}")
             return cls(str(name), kind, str(device), points, str(why_not), tuple(map(str, notes)))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no sweep over idle gaps: {error!r}") from None
+            missing = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"this is no sweep over idle gaps: {missing}") from None
 
     def table(self) -> Table:
         """The sweep as a table for ``rich.print``.

@@ -10,6 +10,7 @@ from syncfree.timing.verdicts import duration
 LAUNCH_BOUND = 0.8  # the host's share of the plain time
 CONFIRMED = 1.2  # plain time over gated time
 NEAR_PEAK = 0.6
+_MORE_THAN_MEMORY_GIVES = 1.1  # beyond noise: what found the peak was disturbed
 
 Kind = Literal["waits", "launch-bound", "memory-bound", "compute-bound", "gpu-bound", "cpu"]
 
@@ -67,7 +68,7 @@ def judge(
     if launch:
         return Verdict("launch-bound", launch)
     if memory_share is not None and memory_share >= max(NEAR_PEAK, compute_share or 0):
-        return Verdict("memory-bound", f"{memory_share:.0%} of the read bandwidth measured here")
+        return Verdict("memory-bound", _of_bandwidth(memory_share))
     if compute_share is not None and compute_share >= NEAR_PEAK:
         return Verdict("compute-bound", f"{compute_share:.0%} of the arithmetic rate measured here")
     return Verdict("gpu-bound", f"{duration(device_us)} of GPU work a call{shares}")
@@ -90,10 +91,16 @@ def _launch_bound(device_us: float, host_us: float, plain_us: float | None) -> s
     )
 
 
+def _of_bandwidth(share: float) -> str:
+    if share > _MORE_THAN_MEMORY_GIVES:
+        return "more than the read bandwidth measured here, in which something else had a part"
+    return f"{share:.0%} of the read bandwidth measured here"
+
+
 def _shares(memory: float | None, compute: float | None) -> str:
     parts = []
     if memory is not None:
-        parts.append(f"{memory:.0%} of the read bandwidth measured here")
+        parts.append(_of_bandwidth(memory))
     if compute is not None:
         parts.append(f"{compute:.0%} of the arithmetic rate measured here")
     return f", {' and '.join(parts)}" if parts else ""

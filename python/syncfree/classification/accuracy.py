@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torchmetrics.classification as tm
 
+from syncfree._keywords import naming_unknown
 from syncfree._torchmetrics import resolve
 from syncfree.classification._counting import CountingMetric
 from syncfree.functional.classification._accuracy_arguments import (
@@ -120,7 +121,8 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
         **kwargs: Any,
     ) -> None:
         shared = multidim_average, ignore_index, validate_args
-        multiclass_arguments(num_classes, average, top_k, *shared)
+        with naming_unknown(kwargs):
+            multiclass_arguments(num_classes, average, top_k, *shared)
         super().__init__(num_classes, top_k, average, *shared, **kwargs)
         self._prepare()
 

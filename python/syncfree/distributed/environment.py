@@ -1,4 +1,4 @@
-"""What the environment says about processes that work together; known without torch."""
+"""What the environment says about processes that work together and their cores, without torch."""
 
 from __future__ import annotations
 
@@ -14,3 +14,16 @@ def started_by_torchrun() -> bool:
         False
     """
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def available_cores() -> int:
+    """Number of CPU cores that this process may use.
+
+    Example:
+        >>> from syncfree.distributed.environment import available_cores
+        >>> available_cores() > 0
+        True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import resource_tracker
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from syncfree.distributed.environment import available_cores
 from syncfree.distributed.fleet import Fleet, open_store
 from syncfree.errors import RankError
 
@@ -36,13 +38,14 @@ class Launcher:
         arguments: for the function, pickled.
 
     Raises:
-        TypeError: devices is no list.
+        TypeError: devices is no list, or the function cannot be imported by its name.
         ValueError: no devices, or one that this host does not have.
     """
 
     def __init__(
         self, function: Callable[..., None], devices: Sequence[str], arguments: Sequence[Any] = ()
     ) -> None:
+        _check_function(function)
         _check_devices(devices)
         self.store = open_store(_HOST)
         self.world = len(devices)
@@ -132,7 +135,8 @@ def launch(
     """Run a function in one process per device of this host, and wait for all.
 
     Within the function, `connect()` gives the process's fleet, and so `evaluate` and
-    `DynamicSampler` work as under `torchrun`. No process group is made.
+    `DynamicSampler` work as under `torchrun`. No process group is made. torch's threads are divided
+    among the processes unless `OMP_NUM_THREADS` says how many each has.
 
     Args:
         function: called as `function(fleet, device, *arguments)`; importable, as it is pickled by
@@ -141,7 +145,7 @@ def launch(
         arguments: for the function, pickled.
 
     Raises:
-        TypeError: devices is no list.
+        TypeError: devices is no list, or the function cannot be imported by its name.
         ValueError: no devices, or one that this host does not have.
         RankError: a process failed; the others are killed.
 
@@ -151,6 +155,18 @@ def launch(
     """
     with Launcher(function, devices, arguments) as processes:
         processes.wait()
+
+
+def _check_function(function: Callable[..., None]) -> None:
+    if not callable(function):
+        raise TypeError(f"launch calls a function, but got {function!r}")
+    try:
+        pickle.dumps(function)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise TypeError(
+            "each process imports the function by its name, so it is defined at the top level of "
+            f"a module, but got {function!r}"
+        ) from error
 
 
 def _check_devices(devices: Sequence[str]) -> None:
@@ -205,6 +221,8 @@ def _run(
     )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
+    if "OMP_NUM_THREADS" not in os.environ:  # torch takes all cores for each process
+        torch.set_num_threads(max(1, available_cores() // world))
     store = open_store(_HOST, port)
     try:
         function(Fleet(store, rank, world, rank), device, *arguments)

@@ -15,6 +15,7 @@ from torchmetrics.image import PeakSignalNoiseRatio as _TorchMetricsPsnr
 from torchmetrics.utilities.data import _squeeze_if_scalar
 from torchmetrics.utilities.distributed import reduce
 
+from syncfree._keywords import naming_unknown
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import PsnrWithGradient
@@ -95,9 +96,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             dim = _OF_AN_IMAGE
             takes_bytes_alone = data_range is None
             data_range = 255.0 if data_range is None else data_range
-        given = parse_data_range(data_range)
-        parse_base(base)
-        reduction_code(reduction)
+        with naming_unknown(kwargs):
+            given = parse_data_range(data_range)
+            parse_base(base)
+            reduction_code(reduction)
         super().__init__(cast(Any, data_range), base, reduction, dim, **kwargs)
         self.preset = preset
         self._takes_bytes_alone = takes_bytes_alone

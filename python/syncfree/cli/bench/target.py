@@ -84,5 +84,10 @@ def _script(file: Path) -> ModuleType:
     # Its neighbors can be imported, as if Python ran it; dataclasses look their module up.
     sys.path.insert(0, str(file.absolute().parent))
     sys.modules.setdefault(file.stem, module)
-    spec.loader.exec_module(module)
+    # Nor are the options of this command the script's.
+    ours, sys.argv = sys.argv, [str(file)]
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.argv = ours
     return module

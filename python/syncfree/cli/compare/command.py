@@ -21,7 +21,6 @@ from syncfree.cli.compare.options import (
     CompareOptions,
     LocalUsageError,
     UsageError,
-    available_cores,
 )
 from syncfree.cli.compare.outputs import Outputs, refuse
 from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
@@ -35,7 +34,7 @@ from syncfree.cli.compare.tables import (
     print_problems,
     print_scaling,
 )
-from syncfree.distributed.environment import started_by_torchrun
+from syncfree.distributed.environment import available_cores, started_by_torchrun
 from syncfree.distributed.policy import TIMEOUT_SECONDS
 from syncfree.errors import RankError
 

@@ -22,7 +22,7 @@ from syncfree.cli.compare.fleet_options import SCHEDULE_NAMES, FleetOptions, tor
 from syncfree.cli.compare.fleet_problems import problem_of_loss, problems_of_unfinished
 from syncfree.cli.compare.images import pixels_of, quiet_pillow
 from syncfree.cli.compare.maps import map_file
-from syncfree.cli.compare.options import CompareOptions, UsageError, available_cores
+from syncfree.cli.compare.options import CompareOptions, UsageError
 from syncfree.cli.compare.pairs import Pair, Pairing
 from syncfree.cli.compare.pipeline import Outcome, compare_pairs
 from syncfree.cli.compare.problems import Problem
@@ -31,6 +31,7 @@ from syncfree.cli.compare.tables import FleetProgress
 from syncfree.cli.interrupt import deferred_interrupt
 from syncfree.distributed.channel import Channel
 from syncfree.distributed.coordinator import Coordinator, Settled
+from syncfree.distributed.environment import available_cores
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.launcher import Launcher

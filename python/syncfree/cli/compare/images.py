@@ -169,7 +169,7 @@ def _read(path: Path, options: CompareOptions, reserve: Callable[[int], None]) -
             mode = PLAIN[image.mode]
             return image if image.mode == mode else image.convert(mode)
     except UnidentifiedImageError as error:
-        reason = "not an image of a known format, or of samples that Pillow has no type for"
+        reason = "not an image that Pillow can read: its format or type of samples is unknown"
         raise refused("unreadable", (path,), reason) from error
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__

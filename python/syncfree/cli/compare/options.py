@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from syncfree.distributed.environment import available_cores
 from syncfree.errors import SyncfreeError
 
 METRICS = ("psnr", "ssim", "mae")
@@ -18,13 +18,6 @@ class UsageError(SyncfreeError, ValueError):
 
 class LocalUsageError(UsageError):
     """Wrong for this one of several processes, which alone can tell."""
-
-
-def available_cores() -> int:
-    """Number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ class PictureError(SyncfreeError):
     """A pair of pictures cannot be compared; carries what to report."""
 
     def __init__(self, *problems: Problem) -> None:
-        super().__init__("; ".join(problem.reason for problem in problems))
-        self.problems = problems
+        self.problems = tuple(dict.fromkeys(problems))  # of a file compared with itself, once
+        super().__init__("; ".join(problem.reason for problem in self.problems))
 
 
 def refused(kind: ProblemKind, files: tuple[Path, ...], reason: str) -> PictureError:

@@ -134,10 +134,11 @@ class Profile:
         share = longest.alone_seconds / self.seconds
         if self.limit is None:
             return (
-                f"no stage limits: {longest.name}, the longest, fills {share:.0%} of the run; the "
-                "rest is start-up and what the stages wait for one another"
+                f"no stage limits: {longest.name}, the longest, alone would take {share:.0%} of "
+                "the run; the rest is start-up and what the stages wait for one another"
             )
-        return f"{longest.name} limits: it fills {share:.0%} of the run. To gain: {self._advice}"
+        takes = f"alone it would take {share:.0%} of the run"
+        return f"{longest.name} limits: {takes}. To gain: {self._advice}"
 
     @property
     def overlap(self) -> str:
