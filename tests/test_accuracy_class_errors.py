@@ -164,7 +164,7 @@ class TestBadLabelsOnCuda:
     ("make", "name"),
     [
         (lambda: syncfree.MulticlassAccuracy(num_class=5), "num_class"),
-        (lambda: syncfree.MulticlassAccuracy(5, averge="micro"), "averge"),
+        (lambda: syncfree.MulticlassAccuracy(5, means="micro"), "means"),
         (lambda: syncfree.PeakSignalNoiseRatio(datarange=1.0), "datarange"),
         (lambda: syncfree.StructuralSimilarityIndexMeasure(datarange=1.0), "datarange"),
     ],
