@@ -19,6 +19,7 @@ from fake_driver import fake, fake_library  # noqa: F401
 from gpu_record import GpuRecord
 from gpu_turns import turn
 from report_cases import report, train  # noqa: F401
+from syncfree.distributed.environment import available_cores
 from syncs_command import script, stub_in_a_folder  # noqa: F401
 from timing_cases import timer  # noqa: F401
 
@@ -34,8 +35,18 @@ def _spread_over_gpus() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
 
 
+def _share_cores() -> None:
+    """torch takes all cores for each process of a parallel run, and threads that wait spin."""
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    threads = max(2, available_cores() // processes)  # more than one, which would share no work
+    if processes > 1 and "OMP_NUM_THREADS" not in os.environ and threads < available_cores():
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # of the programs that tests start
+        torch.set_num_threads(threads)
+
+
 # Before anything starts CUDA, which reads the variable once.
 _spread_over_gpus()
+_share_cores()
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 

@@ -98,6 +98,9 @@ def test_holding_half_of_an_equal_share_of_the_rest_is_enough():
     while other.take():
         pass
     assert other.holds_enough()
+    (alone,) = claims_of(1, [1.0] * 3)
+    alone.take()
+    assert not alone.holds_enough()  # there is nobody to leave anything to
 
 
 class StaleStore:

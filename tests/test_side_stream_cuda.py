@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -101,12 +102,21 @@ def test_memory_of_deleted_inputs_is_not_given_away() -> None:
     assert metric.compute().item() == pytest.approx(ratio(0.25), abs=1e-4)
 
 
-def test_states_outlive_their_metric() -> None:
+@pytest.fixture
+def quick_collection() -> Iterator[None]:
+    """Of what a test makes: all of a large process takes longer than the GPU is kept busy."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def test_states_outlive_their_metric(quick_collection: None) -> None:
     """A metric that is deleted while its update is under way must not write into others' memory."""
     batch = images(4, 0.5)
     metric = warmed(syncfree.on_side_stream(Slow(data_range=1.0).to("cuda")), *batch)
     old = {state.data_ptr() for state in metric.metric_state.values()}
-    metric.cycles = 8 * LONG  # collecting garbage takes a while in a large process
+    metric.cycles = 8 * LONG
     metric.update(*batch)
     done, alive = side_of(metric)._done, weakref.ref(metric)
     del metric

@@ -77,9 +77,10 @@ class Claims:
     def holds_enough(self) -> bool:
         """Whether what this rank has not done yet is as much as its part of half of the rest.
 
-        Who loads fast would otherwise take all of a short list before the first item is computed.
+        Who loads fast would otherwise take all of a short list before the first item is computed,
+        and the other ranks none.
         """
-        return self._claimed - self._done >= self._left / (2 * self._world)
+        return self._world > 1 and self._claimed - self._done >= self._left / (2 * self._world)
 
     def done(self, place: int) -> None:
         """Count an item as done, which is how the speed of this rank is known."""
