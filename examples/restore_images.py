@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -111,8 +110,6 @@ def restore(
     fleet: Fleet, device: str, images: int, scale: float, schedule: str, result: Path
 ) -> None:
     """One process: its part of the images; rank 0 writes what was found."""
-    if device == "cpu":
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // fleet.world))
     data = NoisyPictures(images, scale, pinned=device != "cpu")
     costs = [clean[0].numel() for _, clean in data]
     model = TotalVariation().eval().to(device)

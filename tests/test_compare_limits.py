@@ -88,7 +88,8 @@ def test_ctrl_c_ends_the_look_at_files():
 
     def look(pair):
         seen.append(pair)
-        time.sleep(0.01)
+        # Many threads go far before a busy machine lets the one that asks have its turn.
+        time.sleep(0.01 if pair < 100 else 0.5)
 
     def interrupted():
         if len(seen) > 5:
@@ -96,7 +97,7 @@ def test_ctrl_c_ends_the_look_at_files():
 
     with pytest.raises(KeyboardInterrupt):
         _of_each(look, range(10_000), interrupted)
-    assert len(seen) < 10_000
+    assert len(seen) < 1000
 
 
 # Several runs

@@ -74,7 +74,7 @@ def _says_its_threads(fleet, device, folder):
     (folder / str(fleet.rank)).write_text(str(torch.get_num_threads()))
 
 
-@pytest.mark.parametrize("said", [None, "1"])
+@pytest.mark.parametrize("said", [None, "2"])
 def test_threads_are_divided_among_processes(said, tmp_path, monkeypatch):
     """torch takes all cores for each, and they would be in each other's way."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

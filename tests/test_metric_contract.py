@@ -325,39 +325,6 @@ def test_a_synced_metric_takes_no_batch(case: ClassCase, device: str) -> None:
 
 
 @every_case
-def test_scripting_as_theirs(case: ClassCase) -> None:
-    """TorchMetrics' classes can be a part of scripted modules, which leave them out."""
-    ours, theirs = case.pair("cpu")
-    outcomes = []
-    for metric in (ours, theirs):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                torch.jit.script(metric)
-            outcomes.append(None)
-        except (RuntimeError, NotImplementedError) as error:
-            outcomes.append(type(error))
-    assert outcomes[0] == outcomes[1]
-
-
-@every_case
-def test_a_module_that_holds_one_is_scripted(case: ClassCase) -> None:
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.metric, _ = case.pair("cpu")
-            self.layer = torch.nn.Linear(3, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.layer(x)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scripted = torch.jit.script(Net())
-    assert scripted(torch.ones(3)).shape == (3,)
-
-
-@every_case
 def test_compiled_updates_around_a_reset_in_inference_mode(case: ClassCase, device: str) -> None:
     """As validation has it: states of such a mode could not be written to outside of it."""
     metric, theirs = case.pair(device)

@@ -282,6 +282,18 @@ def test_an_error_of_an_earlier_batch_costs_no_counts(device: str) -> None:
     assert counted(metric) == 40
 
 
+@pytest.mark.parametrize("records", [True, False])
+def test_a_copy_of_a_shared_state_is_recorded_as_torch_is_told(records: bool) -> None:
+    """Of one that a subclass differentiates; the copy is made outside of inference mode."""
+    metric = syncfree.PeakSignalNoiseRatio(data_range=1.0)
+    metric.sum_squared_error = kept = torch.tensor(2.0, requires_grad=True)
+    with torch.set_grad_enabled(records):
+        metric._let_go_of_shared_states(in_forward=False)
+        assert torch.is_grad_enabled() is records
+    assert metric.sum_squared_error is not kept
+    assert metric.sum_squared_error.requires_grad is records
+
+
 def test_states_made_in_inference_mode(device: str) -> None:
     with torch.inference_mode():
         metric, other = (sf.MulticlassAccuracy(5).to(device) for _ in range(2))

@@ -28,7 +28,9 @@ def are_shared(attributes: dict[str, Any]) -> bool:
 
 def _of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     """A copy that may be written to outside of `torch.inference_mode` as well."""
-    with torch.inference_mode(False):
+    records = torch.is_grad_enabled()
+    # The mode's end would have gradients recorded.
+    with torch.inference_mode(False), torch.set_grad_enabled(records):
         return state.clone().to(device)
 
 
@@ -70,9 +72,11 @@ class StatesInPlace(Metric):
 
         Nothing that lists, saves, compares or converts states is to see it.
         """
-        own = self.__dict__
-        own["_hidden_defaults"] = {**self._hidden_defaults, name: default}
-        own[name] = default.clone()
+        self._keep_hidden_default(name, default)
+        self.__dict__[name] = default.clone()
+
+    def _keep_hidden_default(self, name: str, default: Tensor) -> None:
+        self.__dict__["_hidden_defaults"] = {**self._hidden_defaults, name: default}
 
     def _hidden_states(self) -> dict[str, Tensor]:
         return {name: self.__dict__[name] for name in self._hidden_defaults}
@@ -137,7 +141,7 @@ class StatesInPlace(Metric):
             for name, state in self._hidden_states().items():
                 if state.is_meta:  # as the whole metric was
                     zero = torch.zeros_like(state, device=_device_of(self.metric_state))
-                    self.__dict__["_hidden_defaults"] = {**self._hidden_defaults, name: zero}
+                    self._keep_hidden_default(name, zero)
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 
     @contextmanager
@@ -184,11 +188,10 @@ class StatesInPlace(Metric):
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
         this = super()._apply(fn, exclude_state)
         # They follow to another device, but keep their dtype.
-        own = self.__dict__
         for name, default in self._hidden_defaults.items():
             device = fn(default).device
-            own["_hidden_defaults"] = {**self._hidden_defaults, name: default.to(device)}
-            own[name] = own[name].to(device)
+            self._keep_hidden_default(name, default.to(device))
+            self.__dict__[name] = self.__dict__[name].to(device)
         return this
 
     def sync(

@@ -19,9 +19,9 @@ Model = Callable[[Tensor], Tensor]
 Metric = Callable[[Tensor, Tensor], Tensor]
 
 _AHEAD_PER_WORKER = 3
-_NO_MORE = -1
 _MOST_TOGETHER = 64
 _CPU_TOGETHER = 8
+_NO_MORE = -1  # where an item's index is asked for
 _WAITING_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
 _AS_SOME_DO = "SSIM with reduction='none', or PSNR with reduction='none' and dim=(1, 2, 3)"
 

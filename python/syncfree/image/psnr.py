@@ -69,6 +69,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     preset = "torchmetrics"
     _takes_bytes_alone = False
+
     if TYPE_CHECKING:  # torch.jit.script cannot read annotations that are text
         _range: float
         _interval: tuple[float, float] | None
