@@ -84,7 +84,7 @@ SANITIZERS ?= memcheck racecheck
 # Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed; but
 # tests of early launches with it, since memory that goes back to the driver waits for the GPU.
 sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
-	for tool in $(SANITIZERS); do \
+	set -e; for tool in $(SANITIZERS); do \
 	  export SYNCFREE_REQUIRE_CUDA=1; \
 	  sanitized="compute-sanitizer --tool $$tool --error-exitcode 9 $(PY) -m pytest -p no:cacheprovider"; \
 	  PYTORCH_NO_CUDA_MEMORY_CACHING=1 $$sanitized $(SANITIZED) $(PYTEST_ARGS); \

@@ -213,7 +213,8 @@ def test_tensors_that_do_not_fit(ops, device):
     x = torch.rand(2, 3, 32, 32, device=device)
     for preds, target, message in [
         (x, x[:1], "same shape"),
-        (x, x.to(torch.complex64), "expected a tensor of float16"),
+        (x, x.to(torch.complex64), r"expected a tensor of float16.* at::abs"),
+        (x, x.to(torch.uint16), r"expected a tensor of float16.* Convert it"),
         (x, x.to("meta"), "on the CPU or on CUDA, but got meta"),
         (x.long(), x.long(), "floating dtype or uint8"),
         (x[0], x[0], r"\(B, C, H, W\)"),

@@ -15,13 +15,21 @@ std::string device_text(const Tensor& tensor) {
   return "cuda:" + std::to_string(device.index);
 }
 
+bool is_complex(const Tensor& tensor) {
+  const ScalarType type = tensor.scalar_type();
+  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
+         type == ScalarType::ComplexDouble;
+}
+
 [[noreturn]] void fail_dtype(const Tensor& tensor, const char* name) {
   const std::string expected =
       name == nullptr ? "Expected" : "Expected `" + std::string(name) + "` to be";
   fail_runtime(expected,
                " a tensor of float16, bfloat16, float32, float64, uint8, int8, int16, int32, int64 "
                "or bool, but got ",
-               dtype_text(tensor), ". Convert it with `.to(torch.float32)`.");
+               dtype_text(tensor),
+               is_complex(tensor) ? ". Take its `.abs()`, `.real` or `.imag`."
+                                  : ". Convert it with `.to(torch.float32)`.");
 }
 
 }  // namespace

@@ -71,7 +71,9 @@ inline DType dtype_of(const at::Tensor& tensor) {
       TORCH_CHECK(false,
                   "syncfree: expected a tensor of float16, bfloat16, float32, float64, uint8, "
                   "int8, int16, int32, int64 or bool, but got ",
-                  tensor.scalar_type(), ". Convert it with `.to(at::kFloat)`.");
+                  tensor.scalar_type(),
+                  tensor.is_complex() ? ". Take at::abs, at::real or at::imag of it."
+                                      : ". Convert it with `.to(at::kFloat)`.");
   }
 }
 

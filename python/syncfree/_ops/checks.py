@@ -45,9 +45,14 @@ def check_dtypes(
     for name, tensor in zip(names, (first, second), strict=True):
         if tensor.dtype not in _DTYPES:
             known = [dtype_name(dtype) for dtype in _DTYPES]
+            advice = (
+                "Take its `.abs()`, `.real` or `.imag`"
+                if tensor.is_complex()
+                else "Convert it with `.to(torch.float32)`"
+            )
             raise RuntimeError(
                 f"Expected `{name}` to be a tensor of {', '.join(known[:-1])} or {known[-1]}, but "
-                f"got {dtype_name(tensor.dtype)}. Convert it with `.to(torch.float32)`."
+                f"got {dtype_name(tensor.dtype)}. {advice}."
             )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from syncfree.cli.compare.options import UsageError
-from syncfree.cli.compare.profile_plot import draw_profile
+from syncfree.cli.compare.profile_plot import add_legend_above, draw_profile
 from syncfree.cli.compare.report import Comparison, ScalingPoint
 from syncfree.cli.plot_file import unknown_format
 from syncfree.distributed.statistics import FleetStatistics
@@ -74,7 +74,7 @@ def _draw_ranks(axes: Any, fleet: FleetStatistics) -> None:
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
-    axes.legend()
+    add_legend_above(axes)
 
 
 def _draw_scaling(axes: Any, points: tuple[ScalingPoint, ...]) -> None:

@@ -35,6 +35,18 @@ def draw_profile(profile: Profile) -> Figure:
     return figure
 
 
+def add_legend_above(axes: Any) -> None:
+    """Where it covers no bar, however long one is."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=3,
+        fontsize="small",
+        frameon=False,
+        borderaxespad=0.2,
+    )
+
+
 def _draw_timeline(axes: Any, profile: Profile) -> None:
     names = list(profile.timeline)
     begin = min((spans[0][0] for spans in profile.timeline.values() if spans), default=0.0)
@@ -59,4 +71,4 @@ def _draw_sums(axes: Any, profile: Profile) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
     if profile.stages:
-        axes.legend(fontsize="small")
+        add_legend_above(axes)
