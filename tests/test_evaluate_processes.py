@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import multiprocessing
 import os
 import signal
 import time
@@ -12,7 +14,7 @@ import torch
 
 from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
 from syncfree.distributed import evaluate, launch
-from syncfree.distributed.environment import available_cores
+from syncfree.distributed.environment import available_cores, cores_of_each
 from syncfree.distributed.launcher import Launcher
 from syncfree.errors import RankError
 
@@ -102,6 +104,46 @@ def test_launch_tells_what_the_process_raised():
         RankError, match=r"rank 1: exited with status 1 after ValueError: no such weights$"
     ):
         launch(_raises, ["cpu", "cpu"])
+
+
+def _raises_what_is_no_text(fleet, device):
+    raise ValueError("no file \udcff.png" + "!" * 9_000_000)
+
+
+def test_launch_tells_what_the_store_could_not_keep():
+    with pytest.raises(RankError, match=r"rank 0: exited with status 1 after ValueError: no file"):
+        launch(_raises_what_is_no_text, ["cpu"])
+
+
+def _puts_its_rank(queue, fleet, device):
+    queue.put(fleet.rank)
+
+
+def test_launch_takes_what_multiprocessing_pickles():
+    queue = multiprocessing.get_context("spawn").Queue()
+    launch(functools.partial(_puts_its_rank, queue), ["cpu", "cpu"])
+    assert sorted(queue.get(timeout=10) for _ in range(2)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("own", "parents", "processes", "expected"),
+    [
+        (64, 64, 8, 8),  # shared by all
+        (8, 64, 8, 8),  # bound to cores of its own
+        (32, 64, 8, 8),  # to those of a socket
+        (8, 8, 8, 1),  # of a container
+        (2, 2, 4, 1),
+        (8, None, 2, 4),  # the parent has ended
+    ],
+)
+def test_cores_of_each_process(own, parents, processes, expected, monkeypatch):
+    def affinity(process):
+        if process != 0 and parents is None:
+            raise ProcessLookupError
+        return set(range(parents if process else own))
+
+    monkeypatch.setattr(os, "sched_getaffinity", affinity)
+    assert cores_of_each(processes) == expected
 
 
 @pytest.mark.parametrize(

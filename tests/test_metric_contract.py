@@ -369,3 +369,17 @@ def test_compiles_once(case: ClassCase, step: str, device: str) -> None:
     if step == "forward":
         same_value(value, want)
     same_states(metric, theirs)
+
+
+@without_lists
+@pytest.mark.parametrize("option", ["dist_sync_on_step", "compute_on_cpu"])
+def test_compiles_once_with_options(case: ClassCase, option: str, device: str) -> None:
+    metric, theirs = (
+        kind(**case.options, **{option: True}).to(device) for kind in (case.ours, case.theirs)
+    )
+    batch = case.batches(device)[0]
+    torch._dynamo.reset()
+    run = torch.compile(metric.forward, fullgraph=True, backend="aot_eager")
+    for _ in range(3):
+        same_value(run(*batch), theirs(*batch))
+    same_states(metric, theirs)

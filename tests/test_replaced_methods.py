@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import torchmetrics.image
 
 import syncfree as sf
 from class_cases import CASES, ClassCase
+from processes import in_processes
 
 Change = Callable[[Any], Any]
 
@@ -154,3 +158,77 @@ def test_a_subclass_that_calls_torchmetrics_init(multidim_average: str, device: 
         values = [getattr(metric, call)(labels, labels.flip(1)) for metric in (ours, theirs)]
         torch.testing.assert_close(values[0], values[1])
         torch.testing.assert_close(ours.compute(), theirs.compute())
+
+
+class Late(sf.BinaryAccuracy):
+    """What ours needs is made when it is first asked for."""
+
+    def __init__(self) -> None:
+        torchmetrics.classification.BinaryAccuracy.__init__(self)
+
+
+BATCH = torch.tensor([0.9, 0.1, 0.8, 0.3]), torch.tensor([1, 0, 0, 0])
+
+
+def _updated(metric: Any) -> Any:
+    metric.update(*BATCH)
+    return metric
+
+
+def _loaded(metric: Any) -> Any:
+    saved = _updated(Late())
+    for each in (saved, metric):
+        each.persistent(True)
+    metric.load_state_dict(saved.state_dict())
+    return metric
+
+
+def _merged(metric: Any) -> Any:
+    metric.merge_state(_updated(Late()))
+    return metric
+
+
+def _tracked(metric: Any) -> Any:
+    tracker = torchmetrics.MetricTracker(metric)
+    tracker.increment()
+    return _updated(tracker)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda metric: _updated(copy.deepcopy(metric)),
+        lambda metric: _updated(pickle.loads(pickle.dumps(metric))),
+        lambda metric: _updated(sf.MetricCollection([metric]).clone()),
+        lambda metric: _updated(sf.MetricCollection({"a": metric, "b": Late()})),
+        _loaded,
+        _merged,
+        _tracked,
+    ],
+    ids=["deepcopy", "pickle", "clone", "collection", "load", "merge", "tracker"],
+)
+def test_a_subclass_that_calls_torchmetrics_init_before_its_first_batch(use: Change) -> None:
+    got = use(Late()).compute()
+    assert [value.item() for value in (got.values() if isinstance(got, dict) else [got])] == [
+        0.75
+    ] * (len(got) if isinstance(got, dict) else 1)
+
+
+def test_such_a_subclass_without_a_batch() -> None:
+    with pytest.warns(UserWarning, match="before the ``update`` method"):
+        assert Late().compute() == 0
+    metric = _updated(Late())
+    metric.merge_state(Late())
+    assert metric.compute() == 0.75
+
+
+def _compute_where_one_has_no_batch(rank: int, world: int) -> None:
+    metric = Late()
+    if rank == 0:
+        metric.update(*BATCH)
+    assert metric.compute() == 0.75
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_such_a_subclass_in_a_process_without_a_batch(tmp_path: Path) -> None:
+    in_processes(2, _compute_where_one_has_no_batch, tmp_path)

@@ -23,6 +23,7 @@ from torchmetrics.classification import (
 )
 
 from syncfree._metric import SyncFreeMetric
+from syncfree._states import of_any_mode
 
 # What each `update` reads of its metric, apart from the states, which all begin at zero or empty,
 # and from `validate_args`, which does not change what it counts.
@@ -242,5 +243,6 @@ def unshare(leaders: Iterable[Metric]) -> None:
         for name, state in all_states(leader).items():
             # Not by `id`: code compiled for that is compiled again after each reset.
             if any(state is other for other in held):
-                setattr(leader, name, list(state) if isinstance(state, list) else state.clone())
+                is_list = isinstance(state, list)
+                setattr(leader, name, list(state) if is_list else of_any_mode(state, state.device))
             held.append(getattr(leader, name))

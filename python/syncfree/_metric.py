@@ -222,6 +222,8 @@ class SyncFreeMetric(StatesInPlace):
                 count = self._update_count
                 mean = ((count - 1) * total + more).float() / count
                 self.__dict__[name] = settle(total, mean)
+            elif total.is_meta and name in self._hidden_defaults:  # put aside before it was left
+                self.__dict__[name] = more
             elif can_take(total, more):
                 total.add_(more)
             else:

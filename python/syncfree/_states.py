@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,8 +25,14 @@ def are_shared(attributes: dict[str, Any]) -> bool:
     return is_held_by_more(attributes, attributes["_defaults"], most)
 
 
-def _of_any_mode(state: Tensor, device: torch.device) -> Tensor:
+def of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     """A copy that may be written to outside of `torch.inference_mode` as well."""
+    if is_dynamo_compiling():  # what is compiled makes tensors of the mode that it runs in
+        return torch.compiler.disable(_copy_of_any_mode)(state, device)
+    return _copy_of_any_mode(state, device)
+
+
+def _copy_of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     records = torch.is_grad_enabled()
     # The mode's end would have gradients recorded.
     with torch.inference_mode(False), torch.set_grad_enabled(records):
@@ -50,7 +55,8 @@ class StatesInPlace(Metric):
         _followers: int
     else:
         # Nothing is made in `__init__`, which a subclass may leave out for TorchMetrics' own.
-        _hidden_defaults = MappingProxyType({})
+        # Each metric that has any gets another dict: a proxy torch.compile would not read.
+        _hidden_defaults = {}
 
     # How many others hold the states and mean to see them grow, as members of a compute group.
     _followers = 0
@@ -73,7 +79,17 @@ class StatesInPlace(Metric):
         Nothing that lists, saves, compares or converts states is to see it.
         """
         self._keep_hidden_default(name, default)
-        self.__dict__[name] = default.clone()
+        compiled = is_dynamo_compiling()  # which `of_any_mode` would break
+        self.__dict__[name] = default.clone() if compiled else of_any_mode(default, default.device)
+
+    def _leave_meta(self, device: torch.device) -> None:
+        """Hidden states made under a meta device begin where the others are by now.
+
+        States that are empty lists have no device, and go to that of the first batch.
+        """
+        for name, state in self._hidden_states().items():
+            if state.is_meta and device.type != "meta":
+                self._add_hidden_state(name, torch.zeros_like(state, device=device))
 
     def _keep_hidden_default(self, name: str, default: Tensor) -> None:
         self.__dict__["_hidden_defaults"] = {**self._hidden_defaults, name: default}
@@ -106,13 +122,16 @@ class StatesInPlace(Metric):
         for name in (*self._defaults, *self._hidden_defaults):
             default, held_elsewhere = self._default_of(name), self._is_held_elsewhere(name)
             state = attributes[name]
+            if name in self._hidden_defaults and default.is_meta and not state.is_meta:
+                default = torch.zeros_like(state)  # shared with another metric, which left it
+                self._keep_hidden_default(name, default)
             if isinstance(state, list):
                 attributes[name] = []  # cleared, it would be so for whoever keeps it
             elif not held_elsewhere and _can_hold(state, default):
                 olds.append(state)
                 news.append(default)
             else:
-                attributes[name] = _of_any_mode(default.detach(), state.device)
+                attributes[name] = of_any_mode(default.detach(), state.device)
         if olds:
             with torch.no_grad():
                 torch._foreach_copy_(olds, news)
@@ -125,9 +144,12 @@ class StatesInPlace(Metric):
         with self._states_in_place():
             super().merge_state(given)
         if isinstance(incoming_state, StatesInPlace):
-            for name, state in self._hidden_states().items():
-                more = incoming_state.__dict__[name].to(state.device)
-                self.__dict__[name] = settle(state, state + more)
+            for name, more in incoming_state._hidden_states().items():
+                if more.is_meta:  # it has seen no batch
+                    continue
+                self._leave_meta(more.device)
+                state = self.__dict__[name]
+                self.__dict__[name] = settle(state, state + more.to(state.device))
         self.__dict__.update(_computed=None, _is_merged=True)
 
     def _load_from_state_dict(
@@ -171,7 +193,7 @@ class StatesInPlace(Metric):
             state = attributes[name]
             if not (self._is_replayed or is_capturing()):
                 attributes[name] = (
-                    list(state) if isinstance(state, list) else _of_any_mode(state, state.device)
+                    list(state) if isinstance(state, list) else of_any_mode(state, state.device)
                 )
             elif in_forward:
                 raise RuntimeError(
@@ -300,5 +322,5 @@ def settle(old: Any, new: Any) -> Any:
         return list(new)
     with torch.no_grad():
         if not isinstance(old, Tensor) or old.is_meta:  # which holds no numbers
-            return new.clone()
-        return old.copy_(new) if _can_hold(old, new) else new.clone().to(old.device)
+            return of_any_mode(new, new.device)
+        return old.copy_(new) if _can_hold(old, new) else of_any_mode(new, old.device)

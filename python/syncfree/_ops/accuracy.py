@@ -225,6 +225,11 @@ def _check_like_tp(tp: Tensor, counts: Tensor, name: str) -> None:
 def _fake_from_counts(
     tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor, bad: Tensor | None, options: int
 ) -> Tensor:
+    if bad is not None and bad.device != tp.device:
+        raise RuntimeError(
+            f"Expected `tp` and `bad` on the same device, but got {tp.device} and {bad.device}. "
+            "Move them together with `.to(device)`."
+        )
     samplewise = bool(options & _SAMPLEWISE)
     binary = options >> _TASK_SHIFT & 3 == TASKS["binary"]
     most_dims = 2 if samplewise and not binary else 1

@@ -78,6 +78,19 @@ class CountingMetric(SyncFreeMetric):
             bad = torch.zeros(1, dtype=torch.int64, device=self.device)
             self._add_hidden_state("_bad", bad)
 
+    def _be_prepared(self) -> None:
+        """For a subclass that calls TorchMetrics' `__init__` and not ours."""
+        if "_op_task" not in self.__dict__:
+            self._prepare()
+
+    def _hidden_states(self) -> dict[str, Tensor]:
+        self._be_prepared()
+        return super()._hidden_states()
+
+    def _reductions_of_states(self) -> dict[str, Any]:
+        self._be_prepared()  # also in a process that has no batch
+        return super()._reductions_of_states()
+
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _OPTIONS and "_op_task" in self.__dict__):
             super().__setattr__(name, value)
@@ -142,8 +155,8 @@ class CountingMetric(SyncFreeMetric):
             return
         try:
             is_samplewise = own["_is_samplewise"]
-        except KeyError:  # a subclass called TorchMetrics' __init__ and not ours
-            self._prepare()
+        except KeyError:
+            self._be_prepared()
             is_samplewise = self._is_samplewise
         if is_samplewise:
             self._append(preds, target)
@@ -183,7 +196,7 @@ class CountingMetric(SyncFreeMetric):
         try:
             is_samplewise = own["_is_samplewise"]
         except KeyError:
-            self._prepare()
+            self._be_prepared()
             is_samplewise = self._is_samplewise
         if is_samplewise:
             return _squeeze_if_scalar(self._accuracy(self._append(preds, target)))
@@ -204,10 +217,8 @@ class CountingMetric(SyncFreeMetric):
         states = self._counts()
         for name, state in zip(_STATES, states, strict=True):
             require_list(name, state)
-        if self._bad.is_meta and not preds.is_meta:
-            # Made under a meta device, with states that are empty lists and have none.
-            bad = torch.zeros(1, dtype=torch.int64, device=preds.device)
-            self._add_hidden_state("_bad", bad)
+        if self._bad.is_meta:
+            self._leave_meta(preds.device)
         counts: Sequence[Tensor] = call(
             ops.COUNTS[self._op_task],
             (preds, target, self._bad),
@@ -220,6 +231,9 @@ class CountingMetric(SyncFreeMetric):
         return counts
 
     def _accuracy(self, counts: Sequence[Tensor]) -> Tensor:
+        self._be_prepared()
+        if self._bad.is_meta:
+            self._leave_meta(counts[0].device)
         bad = self._bad
         if self.compute_on_cpu:
             bad = bad.to(counts[0].device)
@@ -241,7 +255,7 @@ class CountingMetric(SyncFreeMetric):
         self._batch_options = self._op_options | bits
 
     def _raise_pending(self) -> None:
-        if self._validates:
+        if self._validates and "_error_slot" in self.__dict__:
             _error_records.raise_pending(self._error_slot)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -251,4 +265,5 @@ class CountingMetric(SyncFreeMetric):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._take_error_slot()
+        if "_op_task" in state:
+            self._take_error_slot()

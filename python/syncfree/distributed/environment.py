@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 
 def started_by_torchrun() -> bool:
@@ -27,3 +28,21 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def cores_of_each(processes: int) -> int:
+    """Number of CPU cores for each of the processes that the parent of this one started.
+
+    They share the parent's, unless a launcher has bound this one to its own.
+
+    Example:
+        >>> from syncfree.distributed.environment import cores_of_each
+        >>> cores_of_each(1) > 0
+        True
+    """
+    own = available_cores()
+    shared = own
+    if hasattr(os, "sched_getaffinity"):
+        with suppress(OSError):  # the parent has ended
+            shared = max(own, len(os.sched_getaffinity(os.getppid())))
+    return max(1, min(own, shared // processes))

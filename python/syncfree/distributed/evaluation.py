@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from syncfree.distributed.channel import Channel
 from syncfree.distributed.coordinator import Coordinator, Settled
-from syncfree.distributed.environment import available_cores
+from syncfree.distributed.environment import cores_of_each
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.inference import Inference, Metric, Model
 from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
@@ -290,4 +290,4 @@ def _name(device: torch.device) -> str:
 
 def _cores_per_rank(fleet: Fleet) -> int:
     local = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
-    return max(1, available_cores() // local)
+    return cores_of_each(local)

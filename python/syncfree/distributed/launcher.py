@@ -8,21 +8,23 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from traceback import format_exception_only
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
 import torch
 
-from syncfree.distributed.environment import available_cores
+from syncfree.distributed.environment import cores_of_each
 from syncfree.distributed.fleet import Fleet, open_store
 from syncfree.errors import RankError
 
 _HOST = "127.0.0.1"
 _LAST_SECONDS = 30.0
 _RAISED = "syncfree/launcher/raised/{}"  # by a rank's function
+_MOST_BYTES = 65536  # of what it says; a store takes some megabytes
 
 
 class Launcher:
@@ -126,7 +128,7 @@ class Launcher:
     def _raised(self, rank: int) -> str:
         """The exception that ended a rank's function, as its traceback ends; empty for none."""
         key = _RAISED.format(rank)
-        return self.store.get(key).decode() if self.store.check([key]) else ""
+        return self.store.get(key).decode(errors="replace") if self.store.check([key]) else ""
 
 
 def launch(
@@ -160,6 +162,8 @@ def launch(
 def _check_function(function: Callable[..., None]) -> None:
     if not callable(function):
         raise TypeError(f"launch calls a function, but got {function!r}")
+    if not isinstance(function, FunctionType):
+        return  # it may hold what multiprocessing pickles in its own way, such as a queue
     try:
         pickle.dumps(function)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -222,12 +226,14 @@ def _run(
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     if "OMP_NUM_THREADS" not in os.environ:  # torch takes all cores for each process
-        torch.set_num_threads(max(1, available_cores() // world))
+        torch.set_num_threads(cores_of_each(world))
     store = open_store(_HOST, port)
     try:
         function(Fleet(store, rank, world, rank), device, *arguments)
     except Exception as error:
-        store.set(_RAISED.format(rank), "".join(format_exception_only(error)).strip())
+        text = "".join(format_exception_only(error)).strip()
+        with suppress(Exception):  # what the function raised is what is to be seen
+            store.set(_RAISED.format(rank), text.encode(errors="backslashreplace")[:_MOST_BYTES])
         raise  # multiprocessing shows the traceback
 
 

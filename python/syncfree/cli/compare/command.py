@@ -34,7 +34,11 @@ from syncfree.cli.compare.tables import (
     print_problems,
     print_scaling,
 )
-from syncfree.distributed.environment import available_cores, started_by_torchrun
+from syncfree.distributed.environment import (
+    available_cores,
+    cores_of_each,
+    started_by_torchrun,
+)
 from syncfree.distributed.policy import TIMEOUT_SECONDS
 from syncfree.errors import RankError
 
@@ -201,7 +205,7 @@ def _run_joined(request: CompareRequest) -> Comparison | None:
     from syncfree.cli.compare.fleet import Work, compare_joined
 
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    options = _options(request, max(1, available_cores() // local_world))
+    options = _options(request, cores_of_each(local_world))
     fleet = _fleet_options(request, ())
 
     def make_work() -> Work:

@@ -31,7 +31,7 @@ from syncfree.cli.compare.tables import FleetProgress
 from syncfree.cli.interrupt import deferred_interrupt
 from syncfree.distributed.channel import Channel
 from syncfree.distributed.coordinator import Coordinator, Settled
-from syncfree.distributed.environment import available_cores
+from syncfree.distributed.environment import available_cores, cores_of_each
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.launcher import Launcher
@@ -141,9 +141,9 @@ def _work(channel: Channel, fleet: Fleet, device: str, timeout: float = math.inf
 
 def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -> None:
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
-    torch.set_num_threads(max(1, available_cores() // local_world))
+    torch.set_num_threads(cores_of_each(local_world))
     quiet_pillow()
-    workers = plan["workers"] or max(1, available_cores() // local_world)
+    workers = plan["workers"] or cores_of_each(local_world)
     options = replace(documents.options_from(plan["options"]), device=device, workers=workers)
     pairs = [Pair(name, Path(first), Path(second)) for name, first, second in plan["pairs"]]
     places = {pair.name: item for item, pair in enumerate(pairs)}
