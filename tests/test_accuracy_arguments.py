@@ -149,7 +149,8 @@ def test_unvalidated_arguments_still_compute(device: str) -> None:
 )
 def test_inputs_that_are_no_tensors(value: object, validate: bool) -> None:
     labels = torch.tensor([0, 1, 2, 0])
-    kind = type(value).__name__
+    kind = "None" if value is None else type(value).__name__
+    advice = "returns its result" if value is None else "as_tensor"
     for call in (
         lambda p, t: binary_accuracy(p, t, validate_args=validate),
         lambda p, t: multiclass_accuracy(p, t, 3, validate_args=validate),
@@ -157,7 +158,7 @@ def test_inputs_that_are_no_tensors(value: object, validate: bool) -> None:
         lambda p, t: accuracy(p, t, "multiclass", num_classes=3, validate_args=validate),
     ):
         with pytest.raises(
-            TypeError, match=rf"`preds` to be a tensor, but got {kind}\. .*as_tensor"
+            TypeError, match=rf"`preds` to be a tensor, but got {kind}\. .*{advice}"
         ):
             call(value, labels)
         with pytest.raises(TypeError, match=rf"`target` to be a tensor, but got {kind}\. "):

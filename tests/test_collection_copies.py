@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import torchmetrics.classification as tc
 import syncfree as sf
 import syncfree.classification as sc
 from collection_cases import CLASSES, alone, groups, make, same, scores
+from syncs_command import python
 
 
 def test_states_are_shared_until_looked_at(device: str) -> None:
@@ -102,3 +104,29 @@ def test_checkpoint_of_metrics_that_went_apart(seen: int, device: str) -> None:
         metric.update(*scores(device, 5))
     same(collection.compute(), {name: metric.compute() for name, metric in apart.items()})
     assert frozenset({"c"}) in groups(collection)
+
+
+LOADS = """
+import torch, syncfree as sf, syncfree.classification as sc
+
+def metrics():
+    kinds = {"a": sf.MulticlassAccuracy(5), "b": sc.MulticlassF1Score(5)}
+    kinds |= {"c": sc.MulticlassPrecision(5), "d": sc.MulticlassRecall(5)}
+    made = sf.MetricCollection(kinds).to("cuda")
+    made.persistent(True)
+    return made
+
+one, other = metrics(), metrics()
+labels = torch.arange(5, device="cuda")
+one.update(labels, labels)
+with sf.detect_syncs() as report:
+    other.load_state_dict(one.state_dict())
+other.update(labels, labels)
+print(report.count, [sorted(names) for names in other.compute_groups.values()])
+"""
+
+
+def test_a_checkpoint_on_the_gpu_is_loaded_in_one_wait(tmp_path: Path) -> None:
+    (tmp_path / "loads.py").write_text(LOADS)
+    done = python(tmp_path, "-m", "syncfree", "syncs", "--warmup", "0", "loads.py")
+    assert "1 [['a', 'b', 'c', 'd']]" in done.stdout, done.stdout + done.stderr

@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
+import torch
 import torchmetrics
 
 from syncfree.detector.suggestions import suggest
@@ -15,6 +16,10 @@ from syncfree.detector.suggestions import suggest
     ("fields", "part"),
     [
         ({"api": "Tensor.item", "source": 'print(f"loss {loss.item()}")'}, "syncfree.deferred"),
+        (
+            {"api": "aten::_to_copy", "source": "metric.load_state_dict(saved)"},
+            "sync-ok: checkpoint",
+        ),
         (
             {"api": "Tensor.item", "source": "losses.append(loss.item())"},
             "append `tensor.detach()`",
@@ -257,6 +262,40 @@ from syncfree.detector.suggestions import suggest
 )
 def test_suggestions(fields: dict, part: str) -> None:
     assert part in suggest(**fields)
+
+
+@pytest.mark.parametrize(
+    ("of", "fields", "part"),
+    [
+        (
+            torchmetrics.functional.classification.multiclass_stat_scores,
+            {"api": "aten::index", "op_stack": ["aten::nonzero"], "source": "preds = preds[idx]"},
+            "`syncfree.classification` has the same class",
+        ),
+        (
+            torchmetrics.functional.classification.multiclass_accuracy,
+            {"api": "Tensor.item", "source": "x.item()"},
+            "`syncfree.classification` has the same class",
+        ),
+        (
+            torchmetrics.MeanMetric,
+            {"api": "Tensor.__bool__", "source": "if nans.any() or nans_weight.any():"},
+            '`nan_strategy="disable"`',
+        ),
+    ],
+)
+def test_waits_of_torchmetrics_are_not_for_the_user_to_rewrite(
+    of: Any, fields: dict, part: str
+) -> None:
+    assert part in suggest(**fields, file=inspect.getsourcefile(of))
+
+
+def test_the_advice_for_aggregators_helps() -> None:
+    """TorchMetrics' own option; without NaN it changes no value."""
+    means = [torchmetrics.MeanMetric(nan_strategy=each) for each in ("warn", "disable")]
+    for mean in means:
+        mean.update(torch.tensor([1.0, 2.0]))
+    assert means[0].compute() == means[1].compute() == 1.5
 
 
 @pytest.mark.parametrize(

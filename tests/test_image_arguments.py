@@ -205,7 +205,7 @@ def test_numbers_elsewhere_are_refused(name: str, argument: str) -> None:
 )
 def test_only_tensors(call: Callable[[object, object], object], bad: object) -> None:
     x = images()[0]
-    kind = type(bad).__name__
+    kind = "None" if bad is None else type(bad).__name__
     for preds, target, name in (
         (bad, x, "preds|num"),
         (x, bad, "target|denom"),

@@ -335,6 +335,10 @@ def test_bad_arguments() -> None:
         ssim_loss(a, a, window=3)
     with pytest.raises(TypeError, match=r"^l1_ssim_loss\(\) got an unexpected keyword argument 'r"):
         l1_ssim_loss(a, a, reduction="sum")
+    with pytest.raises(TypeError, match=r"Expected some of data_range, .*, sigma, weight"):
+        L1SSIMLoss(alpha=0.2)
+    with pytest.raises(TypeError, match=r"Expected some of data_range, .*, preset, sigma"):
+        SSIMLoss(reduction="none")
     with pytest.raises(TypeError, match="a tensor that requires a gradient"):
         l1_ssim_loss(a, a, torch.tensor(0.5, requires_grad=True))
     with pytest.raises(TypeError, match="unexpected keyword"):

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import one_hot
 
+import syncfree as sf_classes
 import syncfree.functional as sf
 from syncfree import image
 from syncfree.classification import MulticlassAccuracy
@@ -95,6 +96,30 @@ def test_nested(layout: torch.layout, device: str) -> None:
     with pytest.raises(TypeError, match=r"`preds` .* nested tensor\. .*`preds\.unbind\(\)`"):
         psnr(nested, nested)
     assert [psnr(a, a) for a in nested.unbind()] == [torch.inf, torch.inf]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, b: sf_classes.StructuralSimilarityIndexMeasure(a, b),
+        lambda a, b: sf_classes.PeakSignalNoiseRatio(a, b),
+        lambda a, b: sf_classes.MulticlassAccuracy(a, b),
+        lambda a, b: sf_classes.MulticlassAccuracy(5, top_k=a),
+        lambda a, b: sf_classes.MulticlassAccuracy(5, ignore_index=b),
+        lambda a, b: sf_classes.BinaryAccuracy(a, b),
+    ],
+)
+def test_a_batch_given_for_an_option(make: Measure, device: str) -> None:
+    a = torch.rand(8, 3, 16, 16, device=device)
+    with pytest.raises((TypeError, ValueError)) as caught:
+        make(a, a)
+    assert "got a tensor of shape [8, 3, 16, 16]. Options are given where" in str(caught.value)
+
+
+def test_nothing_given_for_a_batch(device: str) -> None:
+    a = torch.rand(2, 3, 16, 16, device=device)
+    with pytest.raises(TypeError, match=r"`target` to be a tensor, but got None\. Look"):
+        psnr(a, None)
 
 
 # ---- Dtypes.

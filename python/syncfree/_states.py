@@ -28,7 +28,8 @@ def are_shared(attributes: dict[str, Any]) -> bool:
 def of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     """A copy that may be written to outside of `torch.inference_mode` as well."""
     if is_dynamo_compiling():  # what is compiled makes tensors of the mode that it runs in
-        return torch.compiler.disable(_copy_of_any_mode)(state, device)
+        copy: Tensor = torch.compiler.disable(_copy_of_any_mode)(state, device)
+        return copy
     return _copy_of_any_mode(state, device)
 
 

@@ -154,16 +154,36 @@ VALUE = (
     "`.value()` waits for a read-back that is under way. Ask `.ready()` first, or take "
     "`.latest()`, the newest value that has arrived."
 )
+LOADING = (
+    'What is loaded decides what the host does next. `torch.load` with `map_location="cpu"` lets '
+    "it look without a wait; where a wait is meant, say so: `# sync-ok: checkpoint`."
+)
 IMAGE_METRIC = (
     "This line is TorchMetrics' own. `syncfree.image` has the class of the same name, with its "
     "arguments and answers, which never waits; `syncfree.functional.image` has the functions."
+)
+LABEL_METRIC = (
+    "This line is TorchMetrics' own. For accuracies `syncfree.classification` has the same class, "
+    "which never waits; its other metrics of labels go on waiting there."
+)
+AGGREGATOR = (
+    'This line is TorchMetrics\' own and looks for NaN. With `nan_strategy="disable"` the metric '
+    "does not look, and does not wait."
 )
 OTHER = (
     "Look whether the result is needed on the host now; if not, keep it on the device or read it "
     f"later through {_DEFERRED}. If the wait is meant: `# sync-ok: reason`."
 )
 
-_IMAGE_METRICS = re.compile(r"torchmetrics[\\/](functional[\\/])?image[\\/](psnr|ssim)\.py$")
+# By the file that waits: only another import or option helps there.
+_BY_METRIC = [
+    (re.compile(rf"torchmetrics[\\/](functional[\\/])?{file}\.py$"), text)
+    for file, text in (
+        (r"image[\\/](psnr|ssim)", IMAGE_METRIC),
+        (r"classification[\\/](accuracy|stat_scores)", LABEL_METRIC),
+        ("aggregation", AGGREGATOR),
+    )
+]
 
 # Where torch waits in Python code of its own, nothing that the line says is read.
 _BY_READER = [
@@ -205,6 +225,7 @@ _COPIES = re.compile(r"\bcpu\b|numpy|__array__|_to_copy|copy_|Memcpy|\.to\b|\bto
 _NEW_TENSOR = re.compile(r"(?<![\w.])(torch\.)?(tensor|as_tensor)\(|\.new(_tensor)?\(")
 _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
+_LOADS = re.compile(r"\bload_(state_dict|checkpoint)\(")
 _ASSERT = re.compile(r"\s*assert\b")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
 # Torch reads these itself: nothing that the line says is read.
@@ -265,11 +286,13 @@ def suggest(
     """
     names = [api, *op_stack]
     source = _COMMENT.sub("", source)
-    known = IMAGE_METRIC if _IMAGE_METRICS.search(file) else _inside_torch(names, source)
-    known = known or _by_name(names, direction)
+    place = next((text for pattern, text in _BY_METRIC if pattern.search(file)), None)
+    if _LOADS.search(source) and direction != "h2d":
+        place = LOADING
+    known = place or _inside_torch(names, source) or _by_name(names, direction)
     if reader and direction == "h2d":
         known = None if one_time else UPLOAD_BY_TORCH
-    elif reader and known not in (PADDING, IMAGE_METRIC) and not _reads_as_well(api, source):
+    elif reader and not place and known is not PADDING and not _reads_as_well(api, source):
         known = next(text for pattern, text in _BY_READER if re.search(pattern, reader))
     if known is not None:
         return _of_a_branch(source, statement) if known is BRANCH else known

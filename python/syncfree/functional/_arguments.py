@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
+
+
+def text_of(value: object) -> str:
+    """What was given, for an error; of a batch that was given for an option its shape."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        return (
+            f"a tensor of shape {list(value.shape)}. Options are given where a metric is made, "
+            "batches where it is called"
+        )
+    return reprlib.repr(value) if isinstance(value, (list, tuple)) else repr(value)
 
 
 def number(name: str, value: Any, expected: str = "a number") -> float:
@@ -20,7 +31,7 @@ def number(name: str, value: Any, expected: str = "a number") -> float:
             return float(value)
         except (TypeError, ValueError, OverflowError) as error:
             problem = type(error)
-    raise problem(f"Expected argument `{name}` to be {expected}, but got {value!r}.")
+    raise problem(f"Expected argument `{name}` to be {expected}, but got {text_of(value)}.")
 
 
 def integer(name: str, value: Any, expected: str = "an integer") -> int:
@@ -31,7 +42,7 @@ def integer(name: str, value: Any, expected: str = "an integer") -> int:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f"Expected argument `{name}` to be {expected}, but got {value!r}.")
+    raise TypeError(f"Expected argument `{name}` to be {expected}, but got {text_of(value)}.")
 
 
 def plain(name: str, value: Any) -> Any:
@@ -54,10 +65,13 @@ def require_tensors(
     for name, value in zip(names, (first, second), strict=True):
         # torch.fx and others trace with what only stands for a tensor.
         if not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
-            raise TypeError(
-                f"Expected argument `{name}` to be a tensor, but got {type(value).__name__}. Make "
-                f"one of it with `torch.as_tensor({name})`."
+            advice = (
+                "Look whether what made it returns its result."
+                if value is None
+                else f"Make one of it with `torch.as_tensor({name})`."
             )
+            kind = "None" if value is None else type(value).__name__
+            raise TypeError(f"Expected argument `{name}` to be a tensor, but got {kind}. {advice}")
 
 
 def _require_on_host(name: str, value: object) -> None:

@@ -205,10 +205,12 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        loads = prefix + "data_range" in state_dict
+        given = state_dict.get(prefix + "data_range")
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        if loads and not self.data_range.is_meta:
-            self._range = float(self.data_range)
+        if given is not None and not self.data_range.is_meta:
+            # Kernels take it as a number. From a checkpoint in host memory it comes without a wait.
+            on_host = given if given.device.type == "cpu" else self.data_range
+            self._range = float(on_host.to(self.data_range.dtype))
 
 
 # The gradient is the same for all, and the state cannot be read without a wait.

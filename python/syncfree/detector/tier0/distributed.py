@@ -5,6 +5,7 @@ Process groups that ask for NCCL get gloo, which moves the same numbers between 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -57,9 +58,20 @@ def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
             else:
                 kwargs["backend"] = "gloo"
         kwargs.pop("device_id", None)
-        return old(*given, **kwargs)
+        made = old(*given, **kwargs)
+        _keep(dist.group.WORLD if first else made)
+        return made
 
     return make
+
+
+def _keep(group: object) -> None:
+    """For as long as the process lives.
+
+    A group's end waits for gloo's threads. They let go of tensors, of which each has a Python
+    object here, and want Python's lock for it: a network that goes last holds that already.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _barrier(groups: _Groups, old: Callable[..., Any]) -> Callable[..., Any]:

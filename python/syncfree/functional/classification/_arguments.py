@@ -11,6 +11,7 @@ from torch import Tensor
 
 from syncfree._ops.accuracy import AVERAGES, TASKS
 from syncfree._ops.accuracy_checks import MOST_TOP_K
+from syncfree.functional._arguments import text_of
 
 Average = Literal["micro", "macro", "weighted", "none"] | None
 MultidimAverage = Literal["global", "samplewise"]
@@ -46,7 +47,7 @@ def check_ignore_index(ignore_index: object) -> None:
     ):
         raise ValueError(
             "Expected argument `ignore_index` to either be `None` or an integer, "
-            f"but got {ignore_index!r}.{_advice('ignore_index', ignore_index)}"
+            f"but got {text_of(ignore_index)}.{_advice('ignore_index', ignore_index)}"
         )
 
 
@@ -58,7 +59,7 @@ def check_threshold(threshold: object, in_range: bool, where: str = "") -> None:
     kind = float if in_range else (float, int)
     if not isinstance(threshold, kind) or (in_range and not 0 <= threshold <= 1):
         raise ValueError(
-            f"Expected argument `threshold` to be a float{where}, but got {threshold!r}."
+            f"Expected argument `threshold` to be a float{where}, but got {text_of(threshold)}."
         )
 
 
@@ -67,7 +68,7 @@ def check_count(name: str, count: object, least: int) -> None:
     if not isinstance(count, int) or count < least:
         raise ValueError(
             f"Expected argument `{name}` to be an integer larger than {least - 1}, "
-            f"but got {count!r}.{_advice(name, count)}"
+            f"but got {text_of(count)}.{_advice(name, count)}"
         )
     if count > MOST_CLASSES:
         raise ValueError(
@@ -86,7 +87,7 @@ def _at_least_one(top_k: object) -> int:
         )
     raise ValueError(
         "Expected argument `top_k` to be an integer larger than or equal to 1, "
-        f"but got {top_k!r}.{advice}"
+        f"but got {text_of(top_k)}.{advice}"
     )
 
 
@@ -116,6 +117,8 @@ def top_k_list(top_k: Sequence[object]) -> list[int]:
 
 def _advice(name: str, value: object) -> str:
     """For integers of numpy or torch."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        return ""
     whole = not isinstance(value, int) and hasattr(value, "__index__")
     return f" Convert it with `int({name})`." if whole else ""
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._call_places import warn_at_call
-from syncfree.functional._arguments import number
+from syncfree.functional._arguments import number, text_of
 
 _UINT8 = torch.uint8
 _WIDEST_OF_FLOATS = 2.0  # of images in [-1, 1]
@@ -61,13 +61,13 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
     if isinstance(data_range, tuple):
         if len(data_range) != 2:
             raise TypeError(
-                f"Expected argument `data_range` to be {_EXPECTED}, but got {data_range!r}."
+                f"Expected argument `data_range` to be {_EXPECTED}, but got {text_of(data_range)}."
             )
         low, high = (number("data_range", x, _EXPECTED) for x in data_range)
         if not low < high or math.isinf(high - low):
             raise ValueError(
                 "Expected argument `data_range` to be a tuple (low, high) of finite numbers with "
-                f"low < high, but got {data_range!r}."
+                f"low < high, but got {text_of(data_range)}."
             )
         return high - low, (low, high)
     if data_range is None:
@@ -83,6 +83,7 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
         )
     if not 0 < value < _INFINITE:
         raise ValueError(
-            f"Expected argument `data_range` to be positive and finite, but got {data_range!r}."
+            "Expected argument `data_range` to be positive and finite, but got "
+            f"{text_of(data_range)}."
         )
     return value, None
