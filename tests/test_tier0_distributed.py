@@ -115,3 +115,19 @@ def test_one_process_for_each_gpu_is_this_one(rest: tuple[Any, ...]) -> None:
         torch.multiprocessing.spawn(work, (2,), torch.cuda.device_count(), *rest)
     assert seen == [6.0]
     assert [each.function.rpartition(".")[2] for each in waits(recorder)] == ["work"]
+
+
+def test_a_group_stays_behind_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that outlives it would otherwise end gloo's threads, which want Python's lock."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    kept = []
+    with Tier0(Recorder()):
+        dist.init_process_group(
+            "nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+        )
+        further = dist.new_group([0], backend="nccl")
+        kept += [dist.group.WORLD, further]
+        del further
+        dist.destroy_process_group()
+    # Of the list, the loop and the call, and one that nobody gives back.
+    assert [sys.getrefcount(group) for group in kept] == [4, 4]
