@@ -355,4 +355,6 @@ def test_too_small(folders, height, options, status):
     found, report = folders.compare(*options)
     assert found == status
     assert [problem["kind"] for problem in report["problems"]] == ["too-small"] * status
+    left = "40x5 pixels, expected" if "psnr" not in options else "no pixels after cropping 4"
+    assert all(problem["reason"].startswith(left) for problem in report["problems"])
     assert len(report["images"]) == 1 - status

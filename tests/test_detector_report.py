@@ -188,6 +188,11 @@ def test_text_names_everything(report: Report, train: str) -> None:
     assert text.splitlines()[-1].startswith("A wait that is meant: `# sync-ok: reason`")
 
 
+def test_text_says_where_the_rest_is(train: str) -> None:
+    report = make_report(*(make_event(train, line) for line in range(1, 23)))
+    assert "\n  ... and 2 lines more, which the JSON report has\n" in str(report)
+
+
 def test_the_first_copy_of_a_line_is_left_out_where_later_ones_wait(train: str) -> None:
     once = {"direction": "h2d", "verdict": Verdict.CONDITIONAL, "one_time": True}
     first = make_event(train, 4, "Tensor.to", **once)

@@ -27,7 +27,8 @@ def as_text(report: Report) -> str:
     found = report.shown
     lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
     if len(found) > _SHOWN:
-        lines.append(f"  ... and {plural(len(found) - _SHOWN, 'line')} more")
+        more = plural(len(found) - _SHOWN, "line")
+        lines.append(f"  ... and {more} more, which the JSON report has")
     if any(each.counts for each in found):
         lines.append(MEANT)
     return "\n".join([summary(report), *lines])

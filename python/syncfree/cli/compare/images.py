@@ -240,7 +240,8 @@ def _crop(image: Image.Image, options: CompareOptions, files: tuple[Path, Path])
     if min(width, height) < least:
         cropped = f" after cropping {border}" if border else ""
         need = f"at least {least}x{least} pixels"
-        reason = f"{max(width, 0)}x{max(height, 0)} pixels{cropped}, expected {need}"
+        left = f"{width}x{height}" if min(width, height) > 0 else "no"
+        reason = f"{left} pixels{cropped}, expected {need}"
         raise refused("too-small", files, reason + (" for SSIM" if least > 1 else ""))
     return image.crop((border, border, border + width, border + height)) if border else image
 
