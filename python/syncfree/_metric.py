@@ -194,7 +194,8 @@ class SyncFreeMetric(StatesInPlace):
             count += 1
             value = self.compute()
         finally:
-            self.__dict__.update(totals)
+            for name, total in totals.items():  # not `update`, which torch.compile refuses (2.11)
+                self.__dict__[name] = total
             self._update_count = count
             self._is_synced, self._computed = False, None
             self._to_sync, self._should_unsync = self.sync_on_compute, True

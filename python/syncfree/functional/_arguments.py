@@ -75,7 +75,8 @@ def require_tensors(
 
 
 def _require_on_host(name: str, value: object) -> None:
-    if isinstance(value, Tensor) and value.device.type != "cpu":
+    # Of a whole batch it is not the place that is wrong.
+    if isinstance(value, Tensor) and value.device.type != "cpu" and value.numel() == 1:
         raise TypeError(
             f"Expected argument `{name}` in host memory, but got a tensor on {value.device}, for "
             "which the host would have to wait. Pass a number, or a tensor on the CPU."
