@@ -132,6 +132,7 @@ def test_nothing_waits() -> None:
 
 @pytest.mark.needs_cuda
 def test_before_the_first_value() -> None:
+    syncfree.deferred(torch.ones((), device="cuda")).value()  # what is first loaded waits
     torch.cuda._sleep(1_000_000_000)
     shown = syncfree.deferred(torch.ones((), device="cuda"))
     assert (f"{shown:.1f}", str(shown), shown.latest()) == ("nan", "not there yet", None)
