@@ -179,3 +179,17 @@ def test_ctrl_c_during_the_start_leaves_no_process(interruptible, monkeypatch):
         pass
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
+
+
+def test_ctrl_c_at_the_end_leaves_no_process(interruptible, monkeypatch):
+    """It comes late where another thread than Python's main one was sent it."""
+    launcher = Launcher(_stays, ["cpu"])
+    (process,) = launcher._processes.values()
+
+    def interrupted(timeout=None):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), launcher:
+        patch.setattr(process, "join", interrupted)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL

@@ -86,13 +86,18 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for process in self._processes.values():
-            if kind is not None:
+        try:
+            for process in self._processes.values():
+                if kind is not None:
+                    process.kill()
+                process.join(_LAST_SECONDS)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+        except BaseException:  # Ctrl-C again, or only now
+            for process in self._processes.values():
                 process.kill()
-            process.join(_LAST_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            raise
         self._processes.clear()
 
     def deaths(self) -> Iterator[tuple[int, str]]:
