@@ -161,10 +161,10 @@ class StatesInPlace(Metric):
             super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if loads:
             self.__dict__.update(_computed=None, _is_merged=False, _is_loaded=True)
+            device = _device_of(self.metric_state)
+            if device is not None:
+                self._leave_meta(device)  # as the whole metric may have been there
             for name, state in self._hidden_states().items():
-                if state.is_meta:  # as the whole metric was
-                    zero = torch.zeros_like(state, device=_device_of(self.metric_state))
-                    self._keep_hidden_default(name, zero)
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 
     @contextmanager

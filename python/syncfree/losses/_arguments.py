@@ -45,17 +45,13 @@ def require_range(data_range: object) -> None:
         )
 
 
-def _weight_of(loss: str) -> tuple[str, ...]:
-    return ("weight",) if loss.lower().startswith("l1") else ()
-
-
 def require_known(loss: str, options: SSIMOptions, known: frozenset[str]) -> None:
-    """Raises for an option that the loss does not have."""
+    """Raises for an option that the loss does not have, and names all of its keywords, `known`."""
     for name in options:
         if name not in known:
             raise TypeError(
                 f"{loss}() got an unexpected keyword argument {name!r}. Expected some of "
-                f"{', '.join(sorted(known | {'data_range', *_weight_of(loss)}))}."
+                f"{', '.join(sorted(known))}."
             )
 
 

@@ -111,7 +111,8 @@ class MSSSIMLoss(nn.Module):
 
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[MSSSIMOptions]) -> None:
         super().__init__()
-        check_options(type(self).__name__, data_range, options, MSSSIMOptions.__optional_keys__)
+        known = MSSSIMOptions.__optional_keys__ | {"data_range"}
+        check_options(type(self).__name__, data_range, options, known)
         check_betas(options.get("betas", ()))
         normalize_code(options.get("normalize"))
         preset = options.get("preset", "torchmetrics")

@@ -35,8 +35,8 @@ class SSIMLossOptions(SSIMOptions, total=False):
     preset: Preset
 
 
-_SSIM_OPTIONS = SSIMLossOptions.__optional_keys__
-_L1_OPTIONS = SSIMOptions.__optional_keys__
+_SSIM_KEYWORDS = SSIMLossOptions.__optional_keys__ | {"data_range"}
+_L1_KEYWORDS = SSIMOptions.__optional_keys__ | {"data_range", "weight"}
 
 
 def ssim_loss(
@@ -106,7 +106,7 @@ def ssim_loss(
         >>> ssim_loss(target, target, mask=left)
         tensor(0.)
     """
-    require_known("ssim_loss", options, _SSIM_OPTIONS)
+    require_known("ssim_loss", options, _SSIM_KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
@@ -167,7 +167,7 @@ def l1_ssim_loss(
         tensor(0.1000)
     """
     _refuse_preset(options)
-    require_known("l1_ssim_loss", options, _L1_OPTIONS)
+    require_known("l1_ssim_loss", options, _L1_KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
     weight = _share(weight)
@@ -210,7 +210,7 @@ class SSIMLoss(nn.Module):
         tensor(0.)
     """
 
-    _known: ClassVar[frozenset[str]] = _SSIM_OPTIONS
+    _known: ClassVar[frozenset[str]] = _SSIM_KEYWORDS
 
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[SSIMLossOptions]) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class L1SSIMLoss(SSIMLoss):
         tensor(0.)
     """
 
-    _known = _L1_OPTIONS
+    _known = _L1_KEYWORDS
 
     def __init__(
         self,
