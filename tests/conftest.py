@@ -35,18 +35,8 @@ def _spread_over_gpus() -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[first:] + gpus[:first])
 
 
-def _share_cores() -> None:
-    """torch takes all cores for each process of a parallel run, and threads that wait spin."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    threads = max(2, available_cores() // processes)  # more than one, which would share no work
-    if processes > 1 and "OMP_NUM_THREADS" not in os.environ and threads < available_cores():
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # of the programs that tests start
-        torch.set_num_threads(threads)
-
-
 # Before anything starts CUDA, which reads the variable once.
 _spread_over_gpus()
-_share_cores()
 
 DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 
@@ -79,7 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: times a GPU, which no other test may use meanwhile")
     config.addinivalue_line("markers", "fuzz: draws its inputs; `make fuzz` draws more")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
-    _share_cores()
     if REQUIRE_CUDA and not torch.cuda.is_available():
         pytest.exit("SYNCFREE_REQUIRE_CUDA=1, but torch sees no CUDA device", returncode=3)
 
@@ -90,13 +79,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         plugins.register(GpuRecord(Path(record), plugins.get_plugin("terminalreporter").stats))
 
 
-def _share_cores() -> None:
-    """Between the processes of a parallel run, and those that tests start."""
-    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if processes > 1:
-        threads = max(1, (os.cpu_count() or 1) // processes)
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-        torch.set_num_threads(threads)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: list[object]) -> None:
+    """The processes of a parallel run share the cores, as do the programs that tests start.
+
+    torch and numpy's BLAS would take all of them in each, and their threads spin where they wait.
+    Both read the variable when they are loaded. Tests of what threads do set their number.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(max(1, available_cores() // len(specs)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
