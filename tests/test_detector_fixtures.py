@@ -13,6 +13,8 @@ import pytest
 import torch
 
 import syncfree
+from syncfree.detector import Verdict
+from syncfree.detector.tier0 import recording
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="tier 0 stands in for a GPU")
 
@@ -222,6 +224,22 @@ def test_is_skipped_before(no_sync):
     )
     assert sorted(found.values()) == ["FAILED", "PASSED", "PASSED", "PASSED", "SKIPPED"], said
     assert said.count("the test entered no block, as `with no_sync():`") == 3, said
+
+
+def test_emptying_a_cache_that_holds_nothing_is_no_use_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lightning does it on the CPU, too."""
+    monkeypatch.setattr(recording.device, "seen", 0)
+    with syncfree.detect_syncs(tier=0) as report:
+        torch.cuda.empty_cache()
+    assert report.idle
+    assert not report.findings
+    with syncfree.detect_syncs(tier=0) as report:
+        torch.ones(3, device="cuda")
+        torch.cuda.empty_cache()
+    assert not report.idle
+    assert [each.event.verdict for each in report.findings] == [Verdict.CONDITIONAL]
 
 
 def test_a_region_in_which_nothing_was_judged_says_so() -> None:

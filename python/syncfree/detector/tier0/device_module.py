@@ -12,7 +12,7 @@ import torch
 
 from syncfree.detector.findings import Verdict
 from syncfree.detector.tier0 import streams
-from syncfree.detector.tier0.recording import record
+from syncfree.detector.tier0.recording import device, record
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import is_cuda, on_device
 from syncfree.errors import VirtualDeviceError
@@ -161,12 +161,13 @@ def _synchronize(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """As `torch.cuda.empty_cache`."""
-    record(
-        "torch.cuda.empty_cache",
-        "Freeing cached memory waits for the GPU, if there is any to free.",
-        Verdict.CONDITIONAL,
-    )
+    """As `torch.cuda.empty_cache`, which programs call without ever using a GPU."""
+    if device.seen:
+        record(
+            "torch.cuda.empty_cache",
+            "Freeing cached memory waits for the GPU, if there is any to free.",
+            Verdict.CONDITIONAL,
+        )
 
 
 def set_device(device: Any) -> None:
