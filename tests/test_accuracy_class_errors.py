@@ -173,3 +173,12 @@ def test_a_misspelled_keyword_is_named(make: Callable[[], Any], name: str) -> No
     """And not what is missing for it."""
     with pytest.raises(ValueError, match=f"Unexpected keyword arguments: `{name}`"):
         make()
+
+
+def test_an_update_that_raises_does_not_count() -> None:
+    metric = classification.BinaryAccuracy()
+    with pytest.raises(RuntimeError, match="expected only the following values"):
+        metric.update(torch.rand(3), torch.tensor([0, 1, 2]))
+    assert metric.update_count == 0
+    with pytest.warns(UserWarning, match="before the ``update`` method"):
+        metric.compute()

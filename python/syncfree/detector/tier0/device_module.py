@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from syncfree.detector.findings import Verdict
-from syncfree.detector.tier0 import streams
-from syncfree.detector.tier0.recording import device, record
+from syncfree.detector.tier0 import recording, streams
+from syncfree.detector.tier0.recording import record
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import is_cuda, on_device
 from syncfree.errors import VirtualDeviceError
@@ -162,7 +162,7 @@ def _synchronize(device: Any = None) -> None:
 
 def empty_cache() -> None:
     """As `torch.cuda.empty_cache`, which programs call without ever using a GPU."""
-    if device.seen:
+    if recording.device.seen:
         record(
             "torch.cuda.empty_cache",
             "Freeing cached memory waits for the GPU, if there is any to free.",
