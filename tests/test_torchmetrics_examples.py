@@ -38,7 +38,7 @@ OWN = {
 def documented() -> Iterator[tuple[str, Any]]:
     """What has a docstring of its own, of the functions, classes and methods that we replace."""
     for site in SITES:
-        for name in sorted(OWN[site.__name__].__all__):
+        for name in sorted(OWN[site.__name__]._OWN):
             theirs = getattr(site, name, None)
             if theirs is None:
                 continue
@@ -61,7 +61,7 @@ def test_example(name: str, theirs: Any) -> None:
     # Some examples import nothing: theirs are run where these names are known.
     module = OWN.get(name.rsplit(".", 1)[0], syncfree.classification)
     scope: dict[str, Any] = {"torch": torch, "tensor": torch.tensor}
-    scope |= {own: getattr(module, own) for own in module.__all__}
+    scope |= {own: getattr(module, own) for own in module._OWN}
     test = doctest.DocTestParser().get_doctest(replaced, scope, name, None, 0)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     report: list[str] = []

@@ -120,13 +120,12 @@ _BUILT_ON_TORCHMETRICS = (
     "syncfree.image",
 )
 
+_OWN = _torchmetrics.own_names(__name__)
 if not _torchmetrics.is_installed():
     # `import *` and `dir` have what there is, as `help` and completion ask for all of it. Whoever
     # asks for one of the others is told what to install.
-    __all__[:] = [
-        name
-        for name in __all__
-        if _NAMES.get(name, f"syncfree.{name}") not in _BUILT_ON_TORCHMETRICS
+    _OWN = [
+        name for name in _OWN if _NAMES.get(name, f"syncfree.{name}") not in _BUILT_ON_TORCHMETRICS
     ]
 
 _torchmetrics_modules.install()
@@ -137,8 +136,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"syncfree.{name}")
     if name in _NAMES:
         return getattr(import_module(_NAMES[name]), name)
-    return _torchmetrics.resolve(__name__, name)
+    return _torchmetrics.resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return _torchmetrics.listing(__name__, __all__)
+    return _torchmetrics.listing(__name__, _OWN)

@@ -85,13 +85,9 @@ def _ours() -> dict[str, Any]:
     """Our objects by the names they share with TorchMetrics'."""
     from syncfree import classification, collections, functional, image
 
-    return {
-        name: getattr(module, name)
-        for module in (classification, collections, functional, image)
-        for name in module.__all__
-    } | {
-        name: getattr(functional.classification, name) for name in functional.classification.__all__
-    }
+    packages = classification, image, functional, functional.classification
+    ours = {name: getattr(package, name) for package in packages for name in package._OWN}
+    return ours | {"MetricCollection": collections.MetricCollection}
 
 
 def _places(names: dict[str, Any]) -> Iterator[tuple[ModuleType, str]]:

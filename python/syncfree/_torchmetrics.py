@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -30,15 +31,27 @@ def require(module: str) -> None:
     import_module("torchmetrics")
 
 
-def resolve(module: str, name: str, *, with_private: bool = False) -> Any:
+def own_names(module: str) -> list[str]:
+    """Our names in ``module``: its ``__all__``, which type checkers read, taken out of it.
+
+    So ``import *`` asks `resolve`, and TorchMetrics is not imported before that.
+    """
+    own: list[str] = vars(sys.modules[module]).pop("__all__")
+    return own
+
+
+def resolve(module: str, name: str, own: Sequence[str] = (), *, with_private: bool = False) -> Any:
     """What ``module`` has under a name that is not ours: TorchMetrics' object, imported now.
 
+    For packages, whose names ``own`` are, ``__all__`` lists those and TorchMetrics'.
     ``with_private`` is for modules of one metric, out of which people import TorchMetrics' helpers.
 
     Raises:
         AttributeError: If TorchMetrics does not have it either, or the name is private.
         MissingExtraError: If TorchMetrics has it and is not installed.
     """
+    if own and name == "__all__":
+        return sorted({*own, *_offered(module)})
     if not name.startswith("__" if with_private else "_"):
         if not is_installed():
             from syncfree._torchmetrics_names import has
@@ -56,7 +69,15 @@ def resolve(module: str, name: str, *, with_private: bool = False) -> Any:
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
-def listing(module: str, own: list[str]) -> list[str]:
+def _offered(module: str) -> list[str]:
+    if not is_installed():
+        return []
+    require(module)
+    theirs = import_module(counterpart(module))
+    return [name for name in theirs.__all__ if hasattr(theirs, name)]
+
+
+def listing(module: str, own: Sequence[str]) -> list[str]:
     """What ``dir`` shows: our names and TorchMetrics' public ones."""
     from syncfree._torchmetrics_names import NAMES
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, require, resolve
+from syncfree._torchmetrics import listing, own_names, require, resolve
 
 require("syncfree.classification")
 from syncfree.classification.accuracy import (  # noqa: E402
@@ -13,11 +13,12 @@ from syncfree.classification.accuracy import (  # noqa: E402
 )
 
 __all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccuracy"]
+_OWN = own_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    return resolve(__name__, name)
+    return resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return listing(__name__, __all__)
+    return listing(__name__, _OWN)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, resolve
+from syncfree._torchmetrics import listing, own_names, resolve
 from syncfree.functional.classification import (
     accuracy,
     binary_accuracy,
@@ -30,11 +30,12 @@ __all__ = [
     "safe_divide",
     "structural_similarity_index_measure",
 ]
+_OWN = own_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    return resolve(__name__, name)
+    return resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return listing(__name__, __all__)
+    return listing(__name__, _OWN)

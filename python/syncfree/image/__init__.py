@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, require, resolve
+from syncfree._torchmetrics import listing, own_names, require, resolve
 
 require("syncfree.image")
 from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure  # noqa: E402
@@ -14,11 +14,12 @@ __all__ = [
     "PeakSignalNoiseRatio",
     "StructuralSimilarityIndexMeasure",
 ]
+_OWN = own_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    return resolve(__name__, name)
+    return resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return listing(__name__, __all__)
+    return listing(__name__, _OWN)

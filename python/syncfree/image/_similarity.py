@@ -12,7 +12,6 @@ from torchmetrics.utilities.data import dim_zero_cat
 from syncfree._metric import SyncFreeMetric
 from syncfree._state_reduction import by_process
 from syncfree.functional._arguments import require_tensors
-from syncfree.functional.image._images import require_images
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import Window
 from syncfree.functional.image.ssim import Reduction, ssim_arguments
@@ -54,7 +53,6 @@ class SimilarityMetric(SyncFreeMetric):
 
     def _options(self, preds: Tensor, target: Tensor, reduction: Reduction) -> tuple[Any, ...]:
         """What SSIM's ops take beside images and states."""
-        require_images(preds, target)
         window = self.gaussian_kernel, self.sigma, self.kernel_size
         constants: tuple[Any, ...] = self.k1, self.k2, self.preset
         return ssim_arguments(preds, target, self.data_range, *window, reduction, *constants)

@@ -13,9 +13,8 @@ from torchmetrics.image import MultiScaleStructuralSimilarityIndexMeasure as _To
 from syncfree._ops.ms_ssim import multiscale_ssim_update
 from syncfree._ops.registry import reduction_code
 from syncfree._states import settle
-from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import refuse_forward_mode
-from syncfree.functional.image._images import require_scales
+from syncfree.functional.image._images import as_images, require_scales
 from syncfree.functional.image._options import normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
 from syncfree.functional.image.ms_ssim import (
@@ -116,9 +115,10 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
 
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-                float64 or uint8, of the sizes that the function names.
-            target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
-                dtype.
+                float64 or uint8, of the sizes that the function names. Where both are integers,
+                wider ones count as float32.
+            target: True images, same shape and device; integers if ``preds`` are, else of any
+                floating dtype.
         """
         if not wants_gradient(preds, target):
             self._add(preds, target)
@@ -146,7 +146,7 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         return as_result(value) if self._keeps_values() else value
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
-        require_tensors(preds, target)
+        preds, target = as_images(preds, target)
         if forward_ad._current_level >= 0:
             refuse_forward_mode(multiscale_ssim_update, preds, target)
         if not self._follows_torchmetrics():

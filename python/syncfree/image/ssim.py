@@ -15,6 +15,7 @@ from syncfree._ops import ssim_backward as _backward
 from syncfree._states import require_list
 from syncfree._torchmetrics import resolve
 from syncfree.functional._gradients import with_gradient
+from syncfree.functional.image._images import as_images
 from syncfree.functional.image._preset import Preset, check_ssim_preset
 from syncfree.functional.image.ssim import Reduction
 from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradient
@@ -130,9 +131,9 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
 
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-                float64 or uint8.
-            target: True images, same shape and device; uint8 if ``preds`` is, else of any floating
-                dtype.
+                float64 or uint8. Where both are integers, wider ones count as float32.
+            target: True images, same shape and device; integers if ``preds`` are, else of any
+                floating dtype.
         """
         if not wants_gradient(preds, target):
             self._add(preds, target)
@@ -185,6 +186,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         if self.return_full_image:
             extra = "map"
         forms = (_UPDATE if states else _VALUES)[extra]
+        preds, target = as_images(preds, target)
         options = self._options(preds, target, self.reduction if states else None)
         result = with_gradient(*forms, preds, target, *states, *options)
         return result if extra else (result, None)

@@ -13,7 +13,7 @@ from syncfree._capture import is_capturing
 from syncfree._ops.ssim_backward import gradients_of
 from syncfree._ops.ssim_with_gradients import scale, ssim_gives_gradients, ssim_with_gradients
 from syncfree.functional._gradients import is_transformed
-from syncfree.functional.image._images import require_images
+from syncfree.functional.image._images import as_images
 from syncfree.functional.image.ssim import ssim_arguments
 
 # Smaller images have kernels of their own, which give gradients alone, and rows that are no whole
@@ -45,7 +45,7 @@ def loss_in_one_pass(
         return None
     if is_transformed() or forward_ad._current_level >= 0 or is_capturing() or _moves_saved():
         return None
-    require_images(preds, target)
+    preds, target = as_images(preds, target)
     arguments = ssim_arguments(preds, target, data_range, **options)
     ask = getattr(ssim_gives_gradients, "_op", ssim_gives_gradients)
     if not ask(preds, target, *arguments):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, resolve
+from syncfree._torchmetrics import listing, own_names, resolve
 from syncfree.functional.classification.accuracy import (
     accuracy,
     binary_accuracy,
@@ -11,11 +11,12 @@ from syncfree.functional.classification.accuracy import (
 )
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
+_OWN = own_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    return resolve(__name__, name)
+    return resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return listing(__name__, __all__)
+    return listing(__name__, _OWN)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, resolve
+from syncfree._torchmetrics import listing, own_names, resolve
 from syncfree.functional.image.ms_ssim import multiscale_structural_similarity_index_measure
 from syncfree.functional.image.psnr import peak_signal_noise_ratio
 from syncfree.functional.image.quality import ImageQuality, image_quality
@@ -15,11 +15,12 @@ __all__ = [
     "peak_signal_noise_ratio",
     "structural_similarity_index_measure",
 ]
+_OWN = own_names(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    return resolve(__name__, name)
+    return resolve(__name__, name, _OWN)
 
 
 def __dir__() -> list[str]:
-    return listing(__name__, __all__)
+    return listing(__name__, _OWN)

@@ -12,21 +12,32 @@ from syncfree._ops.ms_ssim import MAX_SCALES, check_scales
 from syncfree._ops.ssim import check_images
 from syncfree.functional._arguments import require_tensors
 
+_READ_BY_KERNELS = torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.float64
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
-def require_images(preds: Tensor, target: Tensor) -> None:
-    """Raises for shapes that are no batch of images, and for bytes beside floats."""
+
+def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The two as kernels read them: integers wider than bytes, on both sides, become float32.
+
+    Raises for shapes that are no batch of images, and for bytes beside floats.
+    """
     if (  # the usual call, kept quick
         isinstance(preds, Tensor)
         and isinstance(target, Tensor)
         and preds.dtype is target.dtype
+        and preds.dtype in _READ_BY_KERNELS
         and preds.ndim in (4, 5)
     ):
-        return
+        return preds, target
     require_tensors(preds, target)
+    dtypes = {preds.dtype, target.dtype}
+    if dtypes <= _INTEGERS and dtypes != {torch.uint8}:
+        preds, target = preds.float(), target.float()
     one_unit = (preds.dtype is torch.uint8) == (target.dtype is torch.uint8)
     # Dynamo cannot trace what raises; the fake of the op says the same.
     if not (one_unit and preds.ndim in (4, 5)) and not is_dynamo_compiling():
         check_images(preds, target)
+    return preds, target
 
 
 def require_scales(preds: Tensor, target: Tensor, scales: int, kernel_size: Sequence[int]) -> None:

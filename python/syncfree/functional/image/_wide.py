@@ -14,7 +14,7 @@ from syncfree._ops.ssim_wide import (
     wide_ssim_and_error,
 )
 from syncfree.functional._gradients import is_transformed, with_gradient
-from syncfree.functional.image._images import require_images
+from syncfree.functional.image._images import as_images
 from syncfree.functional.image.quality import image_quality
 from syncfree.functional.image.ssim import ssim_arguments, structural_similarity_index_measure
 
@@ -35,7 +35,7 @@ def wide_similarity(
             widened(preds), target, data_range=data_range, **options
         )
         return value
-    require_images(preds, target)
+    preds, target = as_images(preds, target)
     arguments = ssim_arguments(preds, target, data_range, **options)
     value = with_gradient(wide_ssim, DifferentiableWideSsim, preds, target, *arguments)
     return value
@@ -48,7 +48,7 @@ def wide_similarity_and_error(
     if not _has_own_form(preds):
         quality = image_quality(widened(preds), target, data_range, **options)
         return quality.ssim, quality.mae
-    require_images(preds, target)
+    preds, target = as_images(preds, target)
     *arguments, _ = ssim_arguments(preds, target, data_range, **options)  # always with borders
     pair: tuple[Tensor, Tensor] = with_gradient(
         wide_ssim_and_error, DifferentiableWideSsimAndError, preds, target, *arguments

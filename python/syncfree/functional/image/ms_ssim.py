@@ -12,7 +12,7 @@ from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
 from syncfree._ops.registry import REDUCTIONS, reduction_code
 from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import require_images, require_scales
+from syncfree.functional.image._images import as_images, require_scales
 from syncfree.functional.image._ms_ssim_preset import ms_ssim_by_preset
 from syncfree.functional.image._options import check_betas, normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, Window, check_ms_ssim_preset
@@ -64,8 +64,10 @@ def multiscale_structural_similarity_index_measure(
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8. Height and width are at least ``2 ** len(betas)`` and
-            ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+            ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults. Where
+            both are integers, wider ones count as float32.
+        target: True images, same shape and device; integers if ``preds`` are, else of any floating
+            dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
         sigma: Standard deviation of the Gaussian, as in `structural_similarity_index_measure`.
         kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
@@ -123,12 +125,12 @@ def multiscale_structural_similarity_index_measure(
     """
     check_betas(betas)
     how_to_normalize = normalize_code(normalize)
+    preds, target = as_images(preds, target)
     if preset != "torchmetrics":
         check_ms_ssim_preset(preset, Window(gaussian_kernel, sigma, kernel_size), normalize)
         code = reduction_code(reduction)
         values = ms_ssim_by_preset(preset, preds, target, data_range, k1, k2, betas)
         return reduced(values, code)
-    require_images(preds, target)
     value_range, interval = (
         (None, None) if data_range is None else parse_data_range(data_range, preds, target)
     )

@@ -12,7 +12,7 @@ from syncfree._ops.ssim import image_quality as _op
 from syncfree._ops.ssim_backward import DifferentiableImageQuality
 from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import require_images
+from syncfree.functional.image._images import as_images
 from syncfree.functional.image._range import parse_data_range
 from syncfree.functional.image.ssim import window_arguments
 
@@ -51,8 +51,9 @@ def image_quality(
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-            float64 or uint8.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+            float64 or uint8. Where both are integers, wider ones count as float32.
+        target: True images, same shape and device; integers if ``preds`` are, else of any floating
+            dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             inputs are clamped, for all three results.
         reduction: ``"elementwise_mean"``: SSIM is the mean over images, PSNR comes from the error
@@ -67,7 +68,7 @@ def image_quality(
     Returns:
         A named tuple of scalars, or of tensors of shape (B,). ``psnr`` (decibels) and ``mae`` (in
         units of the images) are float32, or float64 for float64 ``preds``; ``ssim`` has the dtype
-        of ``preds``, float32 for uint8. Identical images have a PSNR of ``inf``.
+        of ``preds``, float32 for integers. Identical images have a PSNR of ``inf``.
 
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`.
@@ -91,7 +92,7 @@ def image_quality(
             "Expected argument `reduction` to be one of ('elementwise_mean', 'none', None), "
             f"but got {reduction!r}."
         )
-    require_images(preds, target)
+    preds, target = as_images(preds, target)
     value_range, interval = parse_data_range(data_range, preds, target)
     return ImageQuality(
         *with_gradient(

@@ -13,7 +13,7 @@ from syncfree._ops.registry import reduction_code
 from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import require_images
+from syncfree.functional.image._images import as_images
 from syncfree.functional.image._preset import Preset, Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 
@@ -129,8 +129,9 @@ def structural_similarity_index_measure(
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-            float64 or uint8.
-        target: True images, same shape and device; uint8 if ``preds`` is, else any floating dtype.
+            float64 or uint8. Where both are integers, wider ones count as float32.
+        target: True images, same shape and device; integers if ``preds`` are, else of any floating
+            dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
         sigma: Standard deviation of the Gaussian, in pixels; one number or one for each axis. It
             alone sets the window's size, ``2 * int(3.5 * sigma + 0.5) + 1``.
@@ -155,7 +156,7 @@ def structural_similarity_index_measure(
 
     Returns:
         The value, or ``(value, map)`` with a map like the inputs, or ``(value, contrast)`` with
-        ``contrast`` of shape (B,). The dtype is that of ``preds``, float32 for uint8.
+        ``contrast`` of shape (B,). The dtype is that of ``preds``, float32 for integers.
 
     Raises:
         RuntimeError: If shapes or devices differ, a dtype is none of those above, or an image is
@@ -193,7 +194,7 @@ def structural_similarity_index_measure(
             "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
             "exclusive."
         )
-    require_images(preds, target)
+    preds, target = as_images(preds, target)
     forms: tuple[Any, Any] = _ops.ssim, _backward.DifferentiableSsim
     if return_full_image:
         forms = _ops.ssim_with_map, _backward.DifferentiableSsimWithMap
