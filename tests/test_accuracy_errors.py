@@ -119,6 +119,17 @@ def test_bad_binary_labels(kind: str, device: str) -> None:
         assert call(validate_args=False, ignore_index=2).item() == 1.0
 
 
+def test_nan_where_labels_are_predicted(device: str) -> None:
+    preds = torch.tensor([1.0, math.nan, math.nan], device=device)
+    target = torch.tensor([0, 1, 2], device=device)
+    raises_bad_label(
+        lambda: multiclass_accuracy(preds, target, 3),
+        r"in `preds`: a value that is no whole number at flat index 1, the first of 2, .* "
+        r"`preds` of the shape of `target` are labels; scores of classes have shape \(N, C",
+        device,
+    )
+
+
 def test_bad_binary_predictions(device: str) -> None:
     preds, target = (
         torch.tensor([0, 2, 1, 5], device=device),

@@ -83,6 +83,24 @@ def test_an_image_without_a_batch_axis(measure: Measure, device: str) -> None:
     measure(*images.unsqueeze(1))
 
 
+@pytest.mark.parametrize("measure", [lambda a, b: sf.peak_signal_noise_ratio(a, b, 1.0), _ssim])
+def test_one_target_for_all_images(measure: Measure, device: str) -> None:
+    preds = torch.rand(4, 3, 48, 48, device=device)
+    for pair in ((preds, preds[0]), (preds[:1], preds), (preds[:, :1], preds[:1])):
+        with pytest.raises(
+            RuntimeError, match=r"pass `\*torch\.broadcast_tensors\(preds, target\)`"
+        ):
+            measure(*pair)
+        # The fake says it too.
+        with pytest.raises(
+            RuntimeError, match=r"pass `\*torch\.broadcast_tensors\(preds, target\)`"
+        ):
+            measure(*(images.to("meta") for images in pair))
+        measure(*torch.broadcast_tensors(*pair))
+    with pytest.raises(RuntimeError, match=r"\[4, 3, 48, 48\] and \[3, 3, 48, 48\]\.$"):
+        measure(preds, preds[:3])
+
+
 def test_images_too_small_for_their_scales(device: str) -> None:
     images = torch.rand(2, 1, 3, 64, 64, device=device)
     metric = image.MultiScaleStructuralSimilarityIndexMeasure(data_range=1.0).to(device)
@@ -114,7 +132,7 @@ def test_the_smallest_images_for_five_scales(device: str) -> None:
 def test_psnr_wants_a_range_without_a_preset() -> None:
     x = torch.rand(1, 1, 8, 8)
     for call in (lambda: sf.peak_signal_noise_ratio(x, x), image.PeakSignalNoiseRatio):
-        with pytest.raises(TypeError, match="`data_range` to be a number"):
+        with pytest.raises(TypeError, match=r"`data_range` to be a number or .* missing or None\."):
             call()
 
 

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kWarpKernelThreads)
         unsigned int predicted = scored && mine.key == key ? mine.resolve(row) : kNowhere;
         for (unsigned int offset = lanes / 2; offset > 0; offset /= 2)
           predicted = min(predicted, __shfl_xor_sync(kFullWarp, predicted, offset));
-        const unsigned int ahead = kRank ? sum_over_lanes(look.ahead, lanes) : 0;
+        [[maybe_unused]] const unsigned int ahead = kRank ? sum_over_lanes(look.ahead, lanes) : 0;
         if (scored && lane == 0 && admitted()) {
           if constexpr (kRank)
             tally.add_rank(group, ahead, target, predicted);

@@ -30,6 +30,9 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
   if (record.has_ignore_index && record.kind == ErrorKind::kTargetOutOfRange)
     text << " or ignore_index=" << record.ignore_index;
   text << '.';
+  if (!record.is_integer && record.kind == ErrorKind::kPredsOutOfRange)
+    text << " `preds` of the shape of `target` are labels; scores of classes have shape (N, C, "
+            "...).";
   // As losses mark padding, which torch.nn.CrossEntropyLoss leaves out by default.
   constexpr std::int64_t kPadding = -100;
   if (record.is_integer && record.first_value == kPadding && !record.has_ignore_index &&

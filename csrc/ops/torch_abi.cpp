@@ -32,6 +32,15 @@ bool is_complex(const Tensor& tensor) {
                                   : ". Convert it with `.to(torch.float32)`.");
 }
 
+bool can_broadcast(const Tensor& preds, const Tensor& target) {
+  const auto a = preds.sizes(), b = target.sizes();
+  for (std::size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    const std::int64_t of_a = a[a.size() - i], of_b = b[b.size() - i];
+    if (of_a != of_b && of_a != 1 && of_b != 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 DType dtype_of(const Tensor& tensor, const char* name) {
@@ -133,7 +142,10 @@ void check_same_shape(const Tensor& preds, const Tensor& target) {
   const auto a = preds.sizes(), b = target.sizes();
   if (!std::equal(a.begin(), a.end(), b.begin(), b.end()))
     fail_runtime("Predictions and targets are expected to have the same shape, but got ",
-                 shape_text(preds), " and ", shape_text(target), ".");
+                 shape_text(preds), " and ", shape_text(target), ".",
+                 can_broadcast(preds, target)
+                     ? " If one is meant for all, pass `*torch.broadcast_tensors(preds, target)`."
+                     : "");
 }
 
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name, const char* b_name) {

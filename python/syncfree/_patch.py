@@ -48,7 +48,8 @@ def patch_torchmetrics() -> Patch:
     For code that imports from ``torchmetrics`` and cannot be edited; elsewhere edit the import.
     Call it before that code is imported: a name that was bound by ``from torchmetrics import
     Accuracy`` before keeps its old meaning, and so do metrics that exist already. Ours are
-    subclasses, so that ``isinstance`` with TorchMetrics' classes holds.
+    subclasses, so that ``isinstance`` with TorchMetrics' classes holds; of metrics that exist
+    already it does not hold while the patch is active, since the name stands for ours.
 
     The names change for the whole process and every thread. Patches may be nested in any order;
     the last one to be undone puts TorchMetrics' objects back. In the meantime `pickle` refuses

@@ -32,7 +32,7 @@ def _has_classes(tensor: Tensor, num_classes: int) -> bool:
 
 def check_elements(preds: Tensor, target: Tensor, least_dims: int, samplewise: bool) -> None:
     """Of binary and multilabel accuracy, whose inputs have one shape."""
-    check_same_shape(preds, target, lambda: _classes_advice(preds, target))
+    check_same_shape(preds, target, _classes_advice)
     shape = list(target.shape)
     if target.ndim < least_dims:
         raise ValueError(

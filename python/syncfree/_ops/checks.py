@@ -24,18 +24,28 @@ _DTYPES = (
 )
 
 
-def check_same_shape(preds: Tensor, target: Tensor, advice: Callable[[], str] = lambda: "") -> None:
+def check_same_shape(
+    preds: Tensor, target: Tensor, advice: Callable[[Tensor, Tensor], str] | None = None
+) -> None:
     """As TorchMetrics."""
 
     def message() -> str:
         return (
             "Predictions and targets are expected to have the same shape, but got "
-            f"{list(preds.shape)} and {list(target.shape)}.{advice()}"
+            f"{list(preds.shape)} and {list(target.shape)}."
+            f"{(advice or _broadcast_advice)(preds, target)}"
         )
 
     torch._check(preds.ndim == target.ndim, message)
     for a, b in zip(preds.shape, target.shape, strict=True):
         torch._check(a == b, message)
+
+
+def _broadcast_advice(preds: Tensor, target: Tensor) -> str:
+    pairs = zip(reversed(preds.shape), reversed(target.shape), strict=False)
+    if not all(a == b or 1 in (a, b) for a, b in pairs):
+        return ""
+    return " If one is meant for all, pass `*torch.broadcast_tensors(preds, target)`."
 
 
 def check_dtypes(
