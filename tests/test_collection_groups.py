@@ -250,3 +250,57 @@ def test_added_metrics(device: str) -> None:
     same(ours.compute(), theirs.compute())
     assert frozenset({"late"}) in groups(ours)
     assert len(groups(ours)) == 4
+
+
+def put(collection: Any, name: str, metric: tm.Metric, how: str) -> None:
+    if how == "item":
+        collection[name] = metric
+    elif how == "attribute":
+        setattr(collection, name, metric)
+    else:
+        collection.add_module(name, metric)
+
+
+@pytest.mark.parametrize("step", ["update", "forward"])
+@pytest.mark.parametrize("batches_before", [0, 2])
+@pytest.mark.parametrize("given", [True, False, [["accuracy", "recall"]]], ids=str)
+@pytest.mark.parametrize("how", ["item", "attribute", "add_module"])
+def test_metrics_that_come_as_a_dictionary_takes_them(
+    how: str, given: Any, batches_before: int, step: str, device: str
+) -> None:
+    made = {"accuracy": sc.MulticlassAccuracy(CLASSES), "recall": tc.MulticlassRecall(CLASSES)}
+    collection = sf.MetricCollection(made, compute_groups=given).to(device)
+    added = tc.MulticlassPrecision(CLASSES).to(device)
+    alone = {name: metric.clone() for name, metric in {**made, "precision": added}.items()}
+    for i in range(batches_before):
+        collection.update(*scores(device, i))
+        for name in made:
+            alone[name].update(*scores(device, i))
+    put(collection, "precision", added, how)
+    for i in range(2, 4):
+        values = getattr(collection, step)(*scores(device, i))
+        each = {name: metric(*scores(device, i)) for name, metric in alone.items()}
+        if values is not None:
+            same(values, each)
+    same(collection.compute(), {name: metric.compute() for name, metric in alone.items()})
+
+
+def test_a_metric_that_is_replaced_no_longer_leads(device: str) -> None:
+    made = {
+        "accuracy": sc.MulticlassAccuracy(CLASSES),
+        "recall": sc.MulticlassAccuracy(CLASSES, average="none"),
+    }
+    collection = sf.MetricCollection(made).to(device)
+    collection(*scores(device, 0))
+    assert len(collection.compute_groups) == 1
+    collection["accuracy"] = sc.MulticlassAccuracy(CLASSES, top_k=2).to(device)
+    first = sc.MulticlassAccuracy(CLASSES, average="none").to(device)
+    first.update(*scores(device, 0))
+    second = sc.MulticlassAccuracy(CLASSES, top_k=2).to(device)
+    expected = {"accuracy": second(*scores(device, 1)), "recall": first(*scores(device, 1))}
+    same(collection(*scores(device, 1)), expected)
+    same(collection.compute(), {"accuracy": second.compute(), "recall": first.compute()})
+    del collection["accuracy"]
+    collection.update(*scores(device, 2))
+    first.update(*scores(device, 2))
+    same(collection.compute(), {"recall": first.compute()})

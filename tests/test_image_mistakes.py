@@ -62,6 +62,22 @@ def test_bytes_beside_floats_are_refused(measure: Measure, dtype: torch.dtype, d
     measure(octets / 255, floats)
 
 
+@pytest.mark.parametrize("measure", [*FUNCTIONS, *MODULES])
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int64], ids=str)
+def test_integers_beside_floats_are_refused(
+    measure: Measure, dtype: torch.dtype, device: str
+) -> None:
+    if isinstance(measure, torch.nn.Module):
+        measure = measure.to(device)
+    floats = torch.rand(1, 3, 48, 48, device=device)
+    integers = (floats * 4095).to(dtype)
+    for pair in ((integers, floats), (floats, integers)):
+        with pytest.raises(TypeError, match="both images as integers or both as floats") as caught:
+            measure(*pair)
+        assert "Divide the integers by their range" in str(caught.value)
+    measure(integers / 4095, floats)
+
+
 @pytest.mark.parametrize("measure", [_ssim, _quality])
 def test_meta_and_compiled_refuse_them_too(measure: Measure) -> None:
     pair = torch.zeros(1, 3, 48, 48), torch.zeros(1, 3, 48, 48, dtype=torch.uint8)
@@ -86,7 +102,7 @@ def test_an_image_without_a_batch_axis(measure: Measure, device: str) -> None:
 @pytest.mark.parametrize("measure", [lambda a, b: sf.peak_signal_noise_ratio(a, b, 1.0), _ssim])
 def test_one_target_for_all_images(measure: Measure, device: str) -> None:
     preds = torch.rand(4, 3, 48, 48, device=device)
-    for pair in ((preds, preds[0]), (preds[:1], preds), (preds[:, :1], preds[:1])):
+    for pair in ((preds, preds[0]), (preds[:1], preds), (preds[:, :1], preds)):
         with pytest.raises(
             RuntimeError, match=r"pass `\*torch\.broadcast_tensors\(preds, target\)`"
         ):
@@ -99,6 +115,8 @@ def test_one_target_for_all_images(measure: Measure, device: str) -> None:
         measure(*torch.broadcast_tensors(*pair))
     with pytest.raises(RuntimeError, match=r"\[4, 3, 48, 48\] and \[3, 3, 48, 48\]\.$"):
         measure(preds, preds[:3])
+    with pytest.raises(RuntimeError, match=r"\[4, 1, 1, 1\] and \[1, 1, 1, 4\]\.$"):
+        measure(preds[:, :1, :1, :1], torch.rand(1, 1, 1, 4, device=device))
 
 
 def test_images_too_small_for_their_scales(device: str) -> None:

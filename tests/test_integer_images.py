@@ -89,8 +89,8 @@ def test_integers_of_two_dtypes(device: str) -> None:
     assert value == expected
 
 
-@pytest.mark.parametrize("bad", [torch.bool, torch.uint16, torch.float32], ids=str)
-def test_what_has_no_common_scale_still_raises(bad: torch.dtype, device: str) -> None:
+@pytest.mark.parametrize("bad", [torch.bool, torch.uint16], ids=str)
+def test_other_dtypes_still_raise(bad: torch.dtype, device: str) -> None:
     preds, target = pictures(torch.int32, device)
     for pair in ((preds, target.to(bad)), (preds.to(bad), target)):
         with pytest.raises(RuntimeError, match=r"Expected `(preds|target)` to be"):

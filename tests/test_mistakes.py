@@ -323,9 +323,11 @@ def test_compiled_it_stays_one_graph(measure: Measure) -> None:
 
 
 @pytest.mark.parametrize("loss", [SSIMLoss(255.0), L1SSIMLoss(data_range=255.0), MSSSIMLoss(255.0)])
-def test_losses_want_floats(loss: torch.nn.Module, device: str) -> None:
-    octets = torch.randint(0, 256, (2, 1, 3, 180, 180), device=device, dtype=torch.uint8)
-    with pytest.raises(TypeError, match="uint8, which has no gradient") as caught:
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64"])
+def test_losses_want_floats(loss: torch.nn.Module, dtype: str, device: str) -> None:
+    octets = torch.randint(0, 256, (2, 1, 3, 180, 180), device=device)
+    octets = octets.to(getattr(torch, dtype))
+    with pytest.raises(TypeError, match=f"{dtype}, which has no gradient") as caught:
         loss(*octets)
     assert "`preds.float() / 255`" in str(caught.value)
     loss(*octets.float())

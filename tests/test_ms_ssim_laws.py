@@ -274,10 +274,9 @@ def test_bad_arguments(
         values(x, x, **arguments)
 
 
-@pytest.mark.parametrize("bad", [torch.int64, torch.bool], ids=str)
-def test_bad_dtypes(bad: torch.dtype, device: str) -> None:
+def test_bad_dtypes(device: str) -> None:
     x = torch.ones(1, 1, 60, 60, device=device)
-    for pair in ((x.to(bad), x), (x, x.to(bad))):
+    for pair in ((x.bool(), x), (x, x.bool())):
         with pytest.raises(RuntimeError, match="images of a floating dtype or uint8"):
             values(*pair)
 

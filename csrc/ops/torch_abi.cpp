@@ -32,13 +32,12 @@ bool is_complex(const Tensor& tensor) {
                                   : ". Convert it with `.to(torch.float32)`.");
 }
 
-bool can_broadcast(const Tensor& preds, const Tensor& target) {
-  const auto a = preds.sizes(), b = target.sizes();
-  for (std::size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
-    const std::int64_t of_a = a[a.size() - i], of_b = b[b.size() - i];
-    if (of_a != of_b && of_a != 1 && of_b != 1) return false;
-  }
-  return true;
+// Without the other way round: (N, 1) beside (N,) would become (N, N).
+bool expands(const Tensor& one, const Tensor& all) {
+  const auto sizes = one.sizes(), whole = all.sizes();
+  if (sizes.size() > whole.size()) return false;
+  return std::equal(sizes.begin(), sizes.end(), whole.end() - sizes.size(),
+                    [](auto size, auto of_all) { return size == 1 || size == of_all; });
 }
 
 }  // namespace
@@ -143,7 +142,7 @@ void check_same_shape(const Tensor& preds, const Tensor& target) {
   if (!std::equal(a.begin(), a.end(), b.begin(), b.end()))
     fail_runtime("Predictions and targets are expected to have the same shape, but got ",
                  shape_text(preds), " and ", shape_text(target), ".",
-                 can_broadcast(preds, target)
+                 expands(preds, target) || expands(target, preds)
                      ? " If one is meant for all, pass `*torch.broadcast_tensors(preds, target)`."
                      : "");
 }

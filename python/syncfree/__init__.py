@@ -128,6 +128,9 @@ if not _torchmetrics.is_installed():
         name for name in _OWN if _NAMES.get(name, f"syncfree.{name}") not in _BUILT_ON_TORCHMETRICS
     ]
 
+# A star that brought `collections` would hide that of the standard library.
+_STARRED = [n for n in _OWN if n == "functional" or n not in (*_MODULES, "__version__")]
+
 _torchmetrics_modules.install()
 
 
@@ -136,7 +139,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"syncfree.{name}")
     if name in _NAMES:
         return getattr(import_module(_NAMES[name]), name)
-    return _torchmetrics.resolve(__name__, name, _OWN)
+    return _torchmetrics.resolve(__name__, name, _STARRED)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -83,9 +84,21 @@ class MetricCollection(_TorchMetricsCollection):
         for name in self._modules:  # TorchMetrics before 1.5 forgets these
             if name not in given:
                 self._groups[len(self._groups)] = [name]
+        self._grouped = list(self._modules.values())
+
+    def _group_what_is_there(self) -> None:
+        """Metrics come and go by ``collection[name] = metric``, ``del`` and attributes as well."""
+        if not self._enable_compute_groups or torch.compiler.is_dynamo_compiling():
+            return
+        there = self._modules.values()
+        # Not `==`, of which TorchMetrics makes a metric.
+        if len(there) != len(self._grouped) or not all(map(operator.is_, there, self._grouped)):
+            self._groups_checked = False
+            self._init_compute_groups()
 
     def _form_groups(self) -> None:
         """Before the first batch, when it is known which metrics have seen something already."""
+        self._group_what_is_there()
         if self._groups_checked or not self._enable_compute_groups:
             return
         groups = list(self._teams_to_come())
@@ -121,6 +134,7 @@ class MetricCollection(_TorchMetricsCollection):
 
     def _teams(self) -> Iterable[list[str]]:
         """The metrics of each group, the one that is updated first."""
+        self._group_what_is_there()
         return self._groups.values() or ([name] for name in self._modules)
 
     def update(self, *args: Any, **kwargs: Any) -> None:

@@ -42,10 +42,15 @@ def check_same_shape(
 
 
 def _broadcast_advice(preds: Tensor, target: Tensor) -> str:
-    pairs = zip(reversed(preds.shape), reversed(target.shape), strict=False)
-    if not all(a == b or 1 in (a, b) for a, b in pairs):
+    """Not for (N, 1) beside (N,), which would become (N, N)."""
+    if not (_expands(preds, target) or _expands(target, preds)):
         return ""
     return " If one is meant for all, pass `*torch.broadcast_tensors(preds, target)`."
+
+
+def _expands(one: Tensor, all_: Tensor) -> bool:
+    pairs = zip(reversed(one.shape), reversed(all_.shape), strict=False)
+    return one.ndim <= all_.ndim and all(size in (1, whole) for size, whole in pairs)
 
 
 def check_dtypes(

@@ -31,20 +31,22 @@ def check_images(preds: Tensor, target: Tensor) -> None:
             f"Got preds: {list(preds.shape)} and target: {list(target.shape)}.{advice}"
         )
     check_dtypes(preds, target)
+    dtypes = preds.dtype, target.dtype
+    if torch.bool not in dtypes and dtypes[0].is_floating_point != dtypes[1].is_floating_point:
+        # Bytes in 0..255 beside floats in [0, 1] would give a number that means nothing.
+        kind, top = ("bytes", "255") if torch.uint8 in dtypes else ("integers", "their range")
+        raise TypeError(
+            f"Expected both images as {kind} or both as floats, but got `preds` of "
+            f"{dtype_name(preds.dtype)} and `target` of {dtype_name(target.dtype)}. Divide the "
+            f"{kind} by {top} for floats in [0, 1], or convert them with `.float()` for floats in "
+            f"[0, {top.removeprefix('their ')}]."
+        )
     for name, images in (("preds", preds), ("target", target)):
         if not images.dtype.is_floating_point and images.dtype != torch.uint8:
             raise RuntimeError(
                 f"Expected `{name}` to be images of a floating dtype or uint8, but got "
                 f"{dtype_name(images.dtype)}. Convert them with `.to(torch.float32)`."
             )
-    if (preds.dtype is torch.uint8) != (target.dtype is torch.uint8):
-        # Bytes in 0..255 beside floats in [0, 1] would give a number that means nothing.
-        raise TypeError(
-            "Expected both images as bytes or both as floats, but got `preds` of "
-            f"{dtype_name(preds.dtype)} and `target` of {dtype_name(target.dtype)}. Divide the "
-            "bytes by 255 for floats in [0, 1], or convert them with `.float()` for floats in "
-            "[0, 255]."
-        )
 
 
 def check_count(name: str, given: Sequence[float], images: Tensor) -> None:

@@ -21,6 +21,8 @@ from syncfree.functional.classification._arguments import (
     required_int,
 )
 
+__all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccuracy"]
+
 
 class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
     """Fraction of binary predictions that are right, of all since the last reset.

@@ -28,6 +28,8 @@ from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psn
 from syncfree.functional.image._range import parse_data_range, warn_of_bytes
 from syncfree.functional.image.psnr import dimensions, parse_base
 
+__all__ = ["PeakSignalNoiseRatio"]
+
 
 class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     """Peak signal-to-noise ratio of all images seen since the last reset, in decibels.

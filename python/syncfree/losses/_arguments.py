@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-import torch
 from torch import Tensor
 
+from syncfree._ops.checks import dtype_name
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
@@ -26,13 +26,14 @@ class SSIMOptions(TypedDict, total=False):
 
 
 def require_floats(preds: Tensor, target: Tensor) -> None:
-    """Bytes have no gradient: a network would learn nothing from their loss, and without a word."""
+    """Integers have no gradient: a network would learn nothing, and without a word."""
     require_tensors(preds, target)
-    if preds.dtype is torch.uint8 and target.dtype is torch.uint8:
+    if not (preds.is_floating_point() or target.is_floating_point()):
         raise TypeError(
-            "Expected `preds` and `target` of a floating dtype, but got uint8, which has no "
-            "gradient. Convert them, for example with `preds.float() / 255` for a range of 1. For "
-            "a value alone take the metrics of `syncfree.functional`."
+            "Expected `preds` and `target` of a floating dtype, but got "
+            f"{dtype_name(preds.dtype)}, which has no gradient. Convert them, for "
+            "example with `preds.float() / 255` for a range of 1. For a value alone take the "
+            "metrics of `syncfree.functional`."
         )
 
 

@@ -58,8 +58,8 @@ def ms_ssim_loss(
     Raises:
         RuntimeError: As for `multiscale_structural_similarity_index_measure`.
         ValueError: Likewise.
-        TypeError: Likewise, and if ``data_range`` is ``None``, the images are uint8, or an option
-            is unknown.
+        TypeError: Likewise, and if ``data_range`` is ``None``, the images are integers, or an
+            option is unknown.
 
     Reference:
         Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",

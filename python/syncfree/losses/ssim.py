@@ -86,8 +86,8 @@ def ssim_loss(
         RuntimeError: As for `structural_similarity_index_measure`, or if the mask does not
             broadcast to the map.
         ValueError: As for `structural_similarity_index_measure`.
-        TypeError: Likewise, and if ``data_range`` is ``None``, the images are uint8, or an option
-            is unknown.
+        TypeError: Likewise, and if ``data_range`` is ``None``, the images are integers, or an
+            option is unknown.
 
     Reference:
         Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to

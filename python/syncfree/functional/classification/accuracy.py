@@ -21,6 +21,8 @@ from syncfree.functional.classification._arguments import (
 )
 from syncfree.functional.classification._call import call
 
+__all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
+
 
 def binary_accuracy(
     preds: Tensor,

@@ -19,7 +19,7 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """The two as kernels read them: integers wider than bytes, on both sides, become float32.
 
-    Raises for shapes that are no batch of images, and for bytes beside floats.
+    Raises for shapes that are no batch of images, and for integers beside floats.
     """
     if (  # the usual call, kept quick
         isinstance(preds, Tensor)
@@ -33,9 +33,9 @@ def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     dtypes = {preds.dtype, target.dtype}
     if dtypes <= _INTEGERS and dtypes != {torch.uint8}:
         preds, target = preds.float(), target.float()
-    one_unit = (preds.dtype is torch.uint8) == (target.dtype is torch.uint8)
+    two_units = bool(dtypes & _INTEGERS) and any(dtype.is_floating_point for dtype in dtypes)
     # Dynamo cannot trace what raises; the fake of the op says the same.
-    if not (one_unit and preds.ndim in (4, 5)) and not is_dynamo_compiling():
+    if (two_units or preds.ndim not in (4, 5)) and not is_dynamo_compiling():
         check_images(preds, target)
     return preds, target
 

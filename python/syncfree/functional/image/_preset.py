@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from syncfree._ops.checks import dtype_name
 from syncfree.functional._arguments import number, require_tensors
 
 Preset = Literal["torchmetrics", "wang", "skimage", "pytorch-msssim"]
@@ -117,7 +116,6 @@ def range_of(preset: str, preds: Tensor, target: Tensor, data_range: Any) -> Any
     if preds.dtype == target.dtype == torch.uint8:
         return 255.0
     raise ValueError(
-        f"Expected argument `data_range` with `preset={preset!r}` and images of "
-        f"{dtype_name(preds.dtype)} and {dtype_name(target.dtype)}, but got None, which stands for "
-        "255 with uint8 alone. Pass the range of the images, for example `data_range=1.0`."
+        f"Expected argument `data_range` with `preset={preset!r}`, but got None, which stands for "
+        "255 where both images are uint8. Pass their range, for example `data_range=1.0`."
     )

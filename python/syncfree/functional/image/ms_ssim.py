@@ -102,7 +102,7 @@ def multiscale_structural_similarity_index_measure(
             fit, ``betas`` is no tuple of floats, ``data_range``, ``normalize`` or ``reduction`` is
             out of range, ``preset`` is none of those named, or it comes with arguments that it sets
             or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is floating,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
 

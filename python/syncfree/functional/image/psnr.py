@@ -16,6 +16,8 @@ from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, psnr_preset
 from syncfree.functional.image._range import parse_data_range
 
+__all__ = ["peak_signal_noise_ratio"]
+
 
 def peak_signal_noise_ratio(
     preds: Tensor,

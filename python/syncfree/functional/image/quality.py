@@ -76,8 +76,8 @@ def image_quality(
         TypeError: Likewise, and if ``data_range`` is ``None``.
 
     Warns:
-        UserWarning: Once for each calling line, if an image is uint8 and ``data_range`` is 2 or
-            less.
+        UserWarning: Once for each calling line, if the images are uint8 and ``data_range`` is 2
+            or less.
 
     Example:
         >>> import torch

@@ -17,6 +17,11 @@ from syncfree.functional.image._images import as_images
 from syncfree.functional.image._preset import Preset, Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 
+__all__ = [
+    "multiscale_structural_similarity_index_measure",  # noqa: F822  of `__getattr__` below
+    "structural_similarity_index_measure",
+]
+
 Entry = TypeVar("Entry", int, float)
 Reduction = Literal["elementwise_mean", "sum", "none"] | None
 
@@ -165,7 +170,7 @@ def structural_similarity_index_measure(
             ``sigma`` is not positive, their number does not fit, ``data_range`` or ``reduction`` is
             out of range, both extra results are asked for, ``preset`` is none of those named, or
             it comes with a window or without a range that it needs.
-        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is uint8,
+        TypeError: If ``preds`` or ``target`` is not a dense tensor, one of them alone is floating,
             ``data_range`` is no number, tuple or ``None``, or another argument no number where one
             is expected.
 
