@@ -91,6 +91,10 @@ class SyncError(SyncfreeError, RuntimeError):
         self.report = report
 
 
+class LauncherError(SyncfreeError, RuntimeError):
+    """The environment does not say what `torchrun` would: whom to join, and where."""
+
+
 class RankError(SyncfreeError, RuntimeError):
     """Processes that worked together died, failed or were stuck.
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from syncfree.errors import LauncherError
+
+_ALONE = "Unset RANK and WORLD_SIZE for a process that runs alone."
+
 
 def started_by_torchrun() -> bool:
     """Whether the environment names a rank, as `torchrun` and other launchers do.
@@ -15,6 +19,43 @@ def started_by_torchrun() -> bool:
         False
     """
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def variable(name: str) -> str:
+    """What the launcher says.
+
+    Raises:
+        LauncherError: It is not set.
+
+    Example:
+        >>> import os
+        >>> from syncfree.distributed.environment import variable
+        >>> os.environ["MASTER_ADDR"] = "localhost"
+        >>> variable("MASTER_ADDR")
+        'localhost'
+    """
+    if name not in os.environ:
+        raise LauncherError(f"{name} is not set, as `torchrun` sets it. {_ALONE}")
+    return os.environ[name]
+
+
+def number(name: str) -> int:
+    """The same of a number: other programs use these names too.
+
+    Raises:
+        LauncherError: It is not set, or to something else.
+
+    Example:
+        >>> import os
+        >>> from syncfree.distributed.environment import number
+        >>> os.environ["MASTER_PORT"] = "29500"
+        >>> number("MASTER_PORT")
+        29500
+    """
+    text = variable(name)
+    if not text.isdecimal():
+        raise LauncherError(f"{name} is {text!r}, but a number was expected. {_ALONE}")
+    return int(text)
 
 
 def available_cores() -> int:

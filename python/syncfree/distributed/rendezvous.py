@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from syncfree.distributed.channel import Channel
+from syncfree.distributed.environment import number, variable
 from syncfree.errors import RankError
 
 # Its stores are not among the names that it shows to type checkers.
@@ -64,10 +65,11 @@ def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
         note: called once if others do not come within some seconds.
 
     Raises:
-        RankError: they have not come within the time that stores have.
+        LauncherError: a variable is not what `torchrun` sets.
+        RankError: the others have not come within the time that stores have.
     """
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    rank, world = number("RANK"), number("WORLD_SIZE")
+    host, port = variable("MASTER_ADDR"), number("MASTER_PORT")
     # Where there is an agent, as of `torchrun`, it holds the store and has started all ranks.
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     holds_store = rank == 0 and not has_agent

@@ -40,7 +40,7 @@ from syncfree.distributed.environment import (
     started_by_torchrun,
 )
 from syncfree.distributed.policy import TIMEOUT_SECONDS
-from syncfree.errors import RankError
+from syncfree.errors import LauncherError, RankError
 
 CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MOST_NAMED = 16
@@ -109,9 +109,10 @@ def compare(request: CompareRequest) -> int:
         if request.leads or isinstance(error, LocalUsageError):
             print_error(notes, str(error))
         return USAGE
-    except RankError as error:  # others, without which nothing was found that could be shown
-        print_error(notes, str(error))
-        return PROBLEMS
+    except (LauncherError, RankError) as error:  # of others, without which nothing was found
+        is_usage = isinstance(error, LauncherError)
+        print_error(notes, f"{error} Or pass --alone." if is_usage else str(error))
+        return USAGE if is_usage else PROBLEMS
     except KeyboardInterrupt:
         notes.print("interrupted")
         return INTERRUPTED

@@ -7,6 +7,7 @@ import os
 from datetime import timedelta
 
 from syncfree.detector.report import Report, merge_ranks, report_from_json
+from syncfree.distributed.environment import number, variable
 
 # Processes end at different times; after this long the others' findings are reported without.
 _PATIENCE = timedelta(seconds=60)
@@ -14,7 +15,7 @@ _PATIENCE = timedelta(seconds=60)
 
 def rank() -> int:
     """This process's number in a torchrun; 0 without one."""
-    return int(os.environ.get("RANK", "0")) if size() > 1 else 0
+    return _number("RANK", 0) if size() > 1 else 0
 
 
 def gather(report: Report) -> Report:
@@ -29,8 +30,8 @@ def gather(report: Report) -> Report:
 
     try:
         store = TCPStore(
-            os.environ["MASTER_ADDR"],
-            int(os.environ["MASTER_PORT"]),
+            variable("MASTER_ADDR"),
+            number("MASTER_PORT"),
             is_master=rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
             timeout=_PATIENCE,
         )
@@ -48,7 +49,7 @@ def gather(report: Report) -> Report:
             except DistStoreError:
                 missing.append(other)
         store.set(f"{key}/read", "1")
-    except (DistStoreError, KeyError, RuntimeError) as error:
+    except (DistStoreError, RuntimeError) as error:
         report.note = f"{report.note}; rank {rank()} alone: {error}".lstrip("; ")
         return report
     merged = merge_ranks(reports)
@@ -59,4 +60,10 @@ def gather(report: Report) -> Report:
 
 def size() -> int:
     """How many processes the torchrun has; 1 without one."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return _number("WORLD_SIZE", 1)
+
+
+def _number(name: str, otherwise: int) -> int:
+    """Whatever else uses the name, the program's report must not be lost."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else otherwise
