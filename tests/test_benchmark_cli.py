@@ -147,8 +147,8 @@ def test_chosen_suites(small) -> None:
         (["idle-gap", "json:nothing"], "json has no nothing"),
         (["idle-gap", "math:pi"], "math:pi is no function, but float"),
         (["idle-gap", "json:dumps"], "json:dumps is called without arguments, but needs obj"),
-        (["idle-gap", "json:dumps", "--gaps", "1,x"], "--gaps is numbers of seconds"),
-        (["idle-gap", "json:dumps", "--gaps", "-1"], "--gaps is numbers of seconds"),
+        (["idle-gap", "json:dumps", "--gaps", "1,x"], "--gaps is seconds of at least 0"),
+        (["idle-gap", "json:dumps", "--gaps", "-1"], "--gaps is seconds of at least 0"),
         (["idle-gap", "json:dumps", "--repeats", "0"], "--repeats is a count of at least 1"),
     ],
 )

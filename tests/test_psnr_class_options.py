@@ -128,3 +128,12 @@ def test_the_value_of_a_batch_may_be_written(device: str) -> None:
     value += 1
     value.backward()
     torch.testing.assert_close(metric.compute(), value.detach() - 1)
+
+
+def test_a_checkpoint_with_a_range_of_another_size_is_told_of() -> None:
+    metric = PeakSignalNoiseRatio(data_range=1.0)
+    metric.persistent(True)
+    saved = {**metric.state_dict(), "data_range": torch.ones(2)}
+    with pytest.raises(RuntimeError, match=r"data_range: expected one number, but .* \[2\]"):
+        metric.load_state_dict(saved)
+    assert metric.data_range == 1

@@ -17,7 +17,17 @@ from typing import Any
 
 from syncfree._version import __version__
 
-RELATED = ("torch", "torchmetrics", "numpy", "rich", "typer", "pillow", "matplotlib", "torchvision")
+RELATED = (
+    "torch",
+    "torchmetrics",
+    "numpy",
+    "rich",
+    "typer",
+    "pillow",
+    "matplotlib",
+    "nvidia-ml-py",
+    "torchvision",
+)
 
 
 def info() -> dict[str, Any]:

@@ -33,7 +33,16 @@ def no_sync(
 ) -> NoSync: ...
 
 
-def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def no_sync(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    max_syncs: int = 0,
+    allow: Sequence[Pattern] = (),
+    tier: TierChoice = "auto",
+    raise_at: Literal["exit", "call"] = "exit",
+    threads: Literal["inside", "all"] = "inside",
+) -> Any:
     """Makes a function, or a block of code, raise if it makes the host wait for the GPU.
 
     A decorator for functions, coroutine functions, and plain and asynchronous generators; each call
@@ -43,8 +52,11 @@ def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> An
 
     Args:
         function: The function, where the decorator is written without arguments.
-        options: ``max_syncs``, ``allow``, ``tier``, ``raise_at`` and ``threads`` of
-            :func:`syncfree.detect_syncs`.
+        max_syncs: As for :func:`syncfree.detect_syncs`, like all that follow.
+        allow: What may wait.
+        tier: How waits are found.
+        raise_at: Where the error is raised.
+        threads: Whose waits count.
 
     Raises:
         SyncError: By the function, or at the end of the block: the host waited too often.
@@ -62,7 +74,15 @@ def no_sync(function: Callable[..., Any] | None = None, /, **options: Any) -> An
         >>> with syncfree.no_sync():
         ...     mean = step(torch.ones(3))
     """
-    make_region = functools.partial(detect_syncs, "raise", **options)
+    make_region = functools.partial(
+        detect_syncs,
+        "raise",
+        max_syncs=max_syncs,
+        allow=allow,
+        tier=tier,
+        raise_at=raise_at,
+        threads=threads,
+    )
     make_region()  # wrong options raise here, not at the first call
     if function is None:
         return NoSync(make_region)

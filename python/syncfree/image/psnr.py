@@ -208,6 +208,13 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         given = state_dict.get(prefix + "data_range")
+        if given is not None and given.numel() != 1:
+            *_, error_messages = args  # as torch's own modules tell of another size
+            error_messages.append(
+                f"size mismatch for {prefix}data_range: expected one number, but the checkpoint "
+                f"has shape {list(given.shape)}."
+            )
+            return
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if given is not None and not self.data_range.is_meta:
             # Kernels take it as a number. From a checkpoint in host memory it comes without a wait.

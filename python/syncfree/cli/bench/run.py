@@ -177,7 +177,7 @@ def _sweep(options: GapOptions) -> IdleGap:
             raise ValueError
     except ValueError:
         raise BenchmarkError(
-            f"--gaps is numbers of seconds with commas between, but got {options.gaps}"
+            f"--gaps is seconds of at least 0, with commas between, but got {options.gaps}"
         ) from None
     if options.repeats < 1:
         raise BenchmarkError(f"--repeats is a count of at least 1, but got {options.repeats}")

@@ -43,7 +43,7 @@ def binary_accuracy(
         preds: Scores or labels of shape ``(N, ...)``. Floating scores (float16, bfloat16, float32,
             float64) are probabilities, or logits if any of them lies outside [0, 1]; a NaN counts
             as neither and is never positive. Integers and bools are labels, 0 or 1.
-        target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
+        target: Labels 0 and 1 of the same shape and device; uint8, int8 to int64, bool or floating.
         threshold: A score (for logits, its sigmoid) is positive if it is strictly greater than
             this. It is rounded to the scores' dtype, in which the comparison happens.
         multidim_average: ``"global"`` counts all elements together, ``"samplewise"`` each sample
@@ -105,8 +105,8 @@ def multiclass_accuracy(
             count as scores if their second dimension is ``C``. Any strides, for example
             ``logits[:, :-1].transpose(1, 2)``; beyond eight dimensions the trailing ones are
             flattened, with a copy where strides do not allow a view.
-        target: Labels ``(N, ...)`` on the same device, 0 to ``C - 1``; any integer dtype, bool, or
-            whole numbers of a floating dtype.
+        target: Labels ``(N, ...)`` on the same device, 0 to ``C - 1``; uint8, int8 to int64, bool,
+            or whole numbers of a floating dtype.
         num_classes: ``C``, at least 2. ``None`` is possible with ``average="micro"`` and
             ``top_k=1``: then the labels have no known range, and none is out of range.
         average: ``"micro"`` counts all samples together. ``"none"`` (``None``) gives a value for
@@ -190,7 +190,7 @@ def multilabel_accuracy(
     Args:
         preds: Scores or labels of shape ``(N, L, ...)``, read as by :func:`binary_accuracy`: one
             score outside [0, 1] makes all of them logits.
-        target: Labels 0 and 1 of the same shape and device; any integer dtype, bool or floating.
+        target: Labels 0 and 1 of the same shape and device; uint8, int8 to int64, bool or floating.
         num_labels: ``L``, at least 2.
         threshold: A score (for logits, its sigmoid) is positive if it is strictly greater than
             this.
