@@ -1,8 +1,8 @@
 """Writes the measured figures of README.md and docs/figures.md, and nothing by hand.
 
-`python tools/readme_figures.py` replaces what stands between the markers by tables of the committed
-result files, and draws the plots that the pages show beside those files. `--check` fails if the
-tables would change, which a test does.
+`python tools/readme_figures.py` replaces what stands between the markers by a sentence and tables
+of the committed result files, and draws the plots that the pages show beside those files. `--check`
+fails if they would change, which a test does.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ import json
 import sys
 from pathlib import Path
 
-from figure_tables import LOOPS, TIMED, processes_table, scaling_table, table
+from figure_tables import (
+    LOOPS,
+    TIMED,
+    host_us,
+    processes_table,
+    scaling_table,
+    table,
+    time_text,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
+PAGES = ROOT / "README.md", ROOT / "docs" / "figures.md"
 
 # Small and large work of each metric, where peers are far behind and where one is ahead.
 IN_README = (
@@ -66,6 +74,28 @@ def figures(page: Path) -> str:
     return "\n\n".join(shown)
 
 
+def headline(page: Path) -> str:
+    """A sentence for those who read no table: device time of a small SSIM, host time of a step."""
+    facts = json.loads(latest()[0].read_text())
+    times = {(row["workload"], row["contender"]): row for row in facts["rows"]}
+    ssim, theirs = (
+        times["SSIM 16x3x256x256 float32", who]["device_us"] for who in ("syncfree", "torchmetrics")
+    )
+    step, their_step = (
+        host_us(times["MulticlassAccuracy.forward 256x1000 micro", who])
+        for who in ("syncfree", "torchmetrics")
+    )
+    return (
+        f"On an {facts['hardware']['gpu']}, SSIM of 16 x 3 x 256 x 256 takes {time_text(ssim)} "
+        f"where TorchMetrics takes {time_text(theirs)},\nand a step of `MulticlassAccuracy` keeps "
+        f"the host for {time_text(step)} instead of {time_text(their_step)} "
+        "([more figures](#figures))."
+    )
+
+
+WRITTEN = {"figures": figures, "headline": headline}
+
+
 def date_of(path: Path) -> str:
     """When a result was measured; later dates are greater."""
     return str(json.loads(path.read_text())["date"])
@@ -87,11 +117,13 @@ def main() -> int:
     if not is_check:
         draw()
     unchanged = True
-    for page in (ROOT / "README.md", ROOT / "docs" / "figures.md"):
-        text = page.read_text()
-        head, rest = text.split(BEGIN)
-        _, tail = rest.split(END)
-        updated = f"{head}{BEGIN}\n{figures(page)}\n{END}{tail}"
+    for page in PAGES:
+        text = updated = page.read_text()
+        for name, write in WRITTEN.items():
+            begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
+            if begin in updated:
+                head, rest = updated.split(begin)
+                updated = f"{head}{begin}{write(page)}{rest[rest.index(end) :]}"
         unchanged = unchanged and updated == text
         if not is_check:
             page.write_text(updated)
