@@ -288,10 +288,9 @@ def test_meta_refuses_the_same_dtypes(
         assert after in str(want) and after in str(got)  # noqa: PT018
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool], ids=str)
-def test_meta_refuses_images_of_integers(dtype: torch.dtype) -> None:
+def test_meta_refuses_masks() -> None:
     good = torch.ones(1, 1, 16, 16, device="meta")
-    for name, pair in (("preds", (good.to(dtype), good)), ("target", (good, good.to(dtype)))):
+    for name, pair in (("preds", (good.bool(), good)), ("target", (good, good.bool()))):
         with pytest.raises(RuntimeError, match=f"Expected `{name}` to be images of a floating"):
             ssim()(*pair)
 

@@ -150,7 +150,9 @@ def test_the_smallest_images_for_five_scales(device: str) -> None:
 def test_psnr_wants_a_range_without_a_preset() -> None:
     x = torch.rand(1, 1, 8, 8)
     for call in (lambda: sf.peak_signal_noise_ratio(x, x), image.PeakSignalNoiseRatio):
-        with pytest.raises(TypeError, match=r"`data_range` to be a number or .* missing or None\."):
+        with pytest.raises(
+            TypeError, match=r"`data_range` to be a number or .* got None or nothing\."
+        ):
             call()
 
 

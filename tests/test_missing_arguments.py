@@ -59,6 +59,6 @@ def test_in_a_collection_and_a_subclass() -> None:
 )
 def test_psnr_without_a_range_says_which_to_pass(call: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"missing or None\. Pass 1\.0 for images of floats .* 255\.0"
+        TypeError, match=r"got None or nothing\. Pass 1\.0 for images of floats .* 255\.0"
     ):
         call()

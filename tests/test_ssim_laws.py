@@ -364,9 +364,9 @@ def test_volume_without_width(where: str, device: str) -> None:
         structural_similarity_index_measure(x, x, sigma=0.1, data_range=1.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64], ids=str)
 def test_bad_dtypes(dtype: torch.dtype, device: str) -> None:
     x = torch.ones(1, 1, 16, 16, device=device)
     for pair in ((x.to(dtype), x), (x, x.to(dtype))):
-        with pytest.raises(RuntimeError, match=r"but got (int64|bool|complex64)"):
+        with pytest.raises(RuntimeError, match=r"but got (bool|complex64)"):
             structural_similarity_index_measure(*pair, data_range=1.0)

@@ -72,7 +72,7 @@ def _parse(data_range: object) -> tuple[float, tuple[float, float] | None]:
         return high - low, (low, high)
     if data_range is None:
         raise TypeError(
-            f"Expected argument `data_range` to be {_EXPECTED}, but it is missing or None. Pass "
+            f"Expected argument `data_range` to be {_EXPECTED}, but got None or nothing. Pass "
             "1.0 for images of floats in [0, 1], 255.0 for bytes."
         )
     value = number("data_range", data_range, _EXPECTED)
