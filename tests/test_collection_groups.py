@@ -304,3 +304,105 @@ def test_a_metric_that_is_replaced_no_longer_leads(device: str) -> None:
     collection.update(*scores(device, 2))
     first.update(*scores(device, 2))
     same(collection.compute(), {"recall": first.compute()})
+
+
+def counted(metric: tm.Metric) -> int:
+    """How many samples a confusion matrix has seen."""
+    return int(metric.confmat.sum())
+
+
+@pytest.mark.parametrize("given", [True, [["a", "b"]]], ids=str)
+def test_what_shares_states_still_does_when_others_come_and_go(given: Any, device: str) -> None:
+    """TorchMetrics' add to their states in place: each would count for the others as well."""
+    made = {name: tc.MulticlassConfusionMatrix(CLASSES) for name in "ab"}
+    collection = sf.MetricCollection(made, compute_groups=given).to(device)
+    batch = scores(device, 0)
+    size = batch[1].numel()
+    collection.update(*batch)
+    collection["new"] = sc.MulticlassAccuracy(CLASSES).to(device)
+    for metric in collection.values():  # copies, as ever
+        metric.update(*batch)
+    assert [counted(collection[name]) for name in "ab"] == [2 * size] * 2
+    kept = collection["a"]
+    collection["a"] = tc.MulticlassConfusionMatrix(CLASSES).to(device)
+    collection.update(*batch)
+    assert counted(kept) == 2 * size
+    assert [counted(collection[name]) for name in "ab"] == [size, 3 * size]
+
+
+@pytest.mark.parametrize("given", [True, [["a", "b"], ["c"]]], ids=str)
+@pytest.mark.parametrize("gone", ["a", "b", "c"])
+def test_metrics_that_go(gone: str, given: Any, device: str) -> None:
+    made = {name: tc.MulticlassConfusionMatrix(CLASSES) for name in "abc"}
+    collection = sf.MetricCollection(made, compute_groups=given).to(device)
+    collection.update(*scores(device, 0))
+    alone = collection.pop(gone)
+    alone.update(*scores(device, 1))
+    collection.update(*scores(device, 1))
+    assert gone not in collection.compute()
+    assert {counted(metric) for metric in [alone, *collection.values()]} == {2 * 24 * 6}
+    collection.reset()
+    assert {counted(metric) for metric in collection.values()} == {0}
+
+
+@pytest.mark.parametrize("step", ["update", "forward"])
+def test_a_metric_of_another_name(step: str, device: str) -> None:
+    collection = sf.MetricCollection({"acc": sc.MulticlassAccuracy(CLASSES)}).to(device)
+    collection.update(*scores(device, 0))
+    collection["accuracy"] = collection.pop("acc")
+    getattr(collection, step)(*scores(device, 1))
+    alone = sc.MulticlassAccuracy(CLASSES).to(device)
+    alone.update(*scores(device, 0))
+    alone.update(*scores(device, 1))
+    same(collection.compute(), {"accuracy": alone.compute()})
+
+
+def test_a_checkpoint_after_a_change(device: str) -> None:
+    def collection(*names: str) -> Any:
+        made = {name: sc.MulticlassAccuracy(CLASSES) for name in names}
+        for metric in made.values():
+            metric.persistent(True)
+        return sf.MetricCollection(made).to(device)
+
+    saved = collection("a", "c")
+    saved["a"].update(*scores(device, 0))  # before groups are formed
+    saved["c"].update(*scores(device, 1))
+    expected = saved.compute()
+    loaded = collection("a", "b")
+    loaded.update(*scores(device, 2))
+    del loaded["b"]
+    loaded["c"] = sc.MulticlassAccuracy(CLASSES).to(device)
+    loaded["c"].persistent(True)
+    loaded.load_state_dict(saved.state_dict())
+    same(loaded.compute(), expected)
+    loaded["d"] = sc.MulticlassAccuracy(CLASSES).to(device)
+    values = loaded(*scores(device, 3))
+    assert len(loaded.compute_groups) == 3
+    assert values["a"] == values["d"]
+    assert loaded.compute()["a"] != loaded.compute()["d"]
+
+
+@pytest.mark.parametrize("change", ["add", "remove"])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_compiled_code_notices_that_metrics_have_changed(change: str, fullgraph: bool) -> None:
+    collection = sf.MetricCollection({name: sc.MulticlassAccuracy(CLASSES) for name in "ab"})
+    batch = scores("cpu", 0)
+    collection.update(*batch)
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda *batch: collection.update(*batch), backend="eager", fullgraph=fullgraph
+    )
+    if change == "add":
+        collection["new"] = sc.MulticlassAccuracy(CLASSES)
+    else:
+        del collection["b"]
+    if fullgraph:
+        with pytest.raises(Exception, match="call it once before it is compiled"):
+            compiled(*batch)
+        collection.update(*batch)
+        torch._dynamo.reset()
+    compiled(*batch)
+    metric = sc.MulticlassAccuracy(CLASSES)
+    metric.update(*batch)
+    expected = dict.fromkeys(collection.keys(), metric.compute())
+    same(collection.compute(), expected)

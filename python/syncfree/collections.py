@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -60,22 +61,15 @@ class MetricCollection(_TorchMetricsCollection):
         {0: ['MulticlassAccuracy', 'MulticlassF1Score']}
     """
 
-    def add_metrics(
-        self,
-        metrics: Metric | _TorchMetricsCollection | Sequence[Any] | dict[str, Any],
-        *additional_metrics: Metric,
-    ) -> None:
-        """Adds to the collection.
-
-        Args:
-            metrics: As for the constructor.
-            *additional_metrics: As for the constructor.
-        """
-        self._alike: list[list[str]] = []
-        self._candidates: list[list[str]] = []  # the same, less what a checkpoint told apart
-        super().add_metrics(metrics, *additional_metrics)
+    _alike: Sequence[list[str]] = ()
+    _candidates: Sequence[list[str]] = _alike  # the same, less what a checkpoint told apart
+    _grouped: Mapping[str, Metric] = MappingProxyType({})  # what there was then
 
     def _init_compute_groups(self) -> None:
+        """TorchMetrics calls it when metrics were added."""
+        if self._groups:
+            self._group_anew()
+            return
         super()._init_compute_groups()
         if self._enable_compute_groups is True:
             # While the metrics are, as a rule, still on the CPU, where tensors can be compared.
@@ -84,17 +78,45 @@ class MetricCollection(_TorchMetricsCollection):
         for name in self._modules:  # TorchMetrics before 1.5 forgets these
             if name not in given:
                 self._groups[len(self._groups)] = [name]
-        self._grouped = list(self._modules.values())
+        self._grouped = dict(self._modules)
 
     def _group_what_is_there(self) -> None:
         """Metrics come and go by ``collection[name] = metric``, ``del`` and attributes as well."""
-        if not self._enable_compute_groups or torch.compiler.is_dynamo_compiling():
+        now, before = self._modules, self._grouped
+        # Not `==` of metrics, which is a metric.
+        is_same = all(map(operator.is_, now.values(), before.values()))
+        if (is_same and now.keys() == before.keys()) or not self._enable_compute_groups:
             return
-        there = self._modules.values()
-        # Not `==`, of which TorchMetrics makes a metric.
-        if len(there) != len(self._grouped) or not all(map(operator.is_, there, self._grouped)):
-            self._groups_checked = False
-            self._init_compute_groups()
+        if torch.compiler.is_dynamo_compiling():
+            raise RuntimeError(
+                "Metrics were added to the collection or removed: call it once before it is "
+                "compiled, so that groups are formed."
+            )
+        self._group_anew()
+
+    def _group_anew(self) -> None:
+        """What is left of each group stays together, since it shares states; the rest is alone."""
+        now, before = self._modules, self._grouped
+
+        def left(groups: Iterable[Sequence[str]]) -> list[list[str]]:
+            kept = ([n for n in names if n in now and now[n] is before.get(n)] for names in groups)
+            return [names for names in kept if names]
+
+        def with_others(groups: list[list[str]]) -> list[list[str]]:
+            known = {name for names in groups for name in names}
+            return groups + [[name] for name in now if name not in known]
+
+        teams = left(self._groups.values())
+        gone = [metric for name, metric in before.items() if now.get(name) is not metric]
+        _compute_groups.unshare([*(now[names[0]] for names in teams), *gone])
+        self._groups = dict(enumerate(with_others(teams)))
+        self._groups_checked = self._enable_compute_groups is not True
+        if self._enable_compute_groups is True:
+            is_loaded = self._candidates is not self._alike
+            told_apart = with_others(left(self._candidates))
+            self._alike = _compute_groups.group_alike(now)
+            self._candidates = told_apart if is_loaded else self._alike
+        self._grouped = dict(now)
 
     def _form_groups(self) -> None:
         """Before the first batch, when it is known which metrics have seen something already."""
@@ -121,6 +143,7 @@ class MetricCollection(_TorchMetricsCollection):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         """Metrics that were saved with different states are not one group, whatever they count."""
+        self._group_what_is_there()
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if self._alike and any(key.startswith(prefix) for key in state_dict):
             self._candidates = [
@@ -134,7 +157,6 @@ class MetricCollection(_TorchMetricsCollection):
 
     def _teams(self) -> Iterable[list[str]]:
         """The metrics of each group, the one that is updated first."""
-        self._group_what_is_there()
         return self._groups.values() or ([name] for name in self._modules)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -203,6 +225,7 @@ class MetricCollection(_TorchMetricsCollection):
 
     def reset(self) -> None:
         """Sets all metrics back to where they have seen nothing."""
+        self._group_what_is_there()
         for team in self._teams():
             leader, *members = (self._modules[name] for name in team)
             for member in members:
@@ -217,6 +240,7 @@ class MetricCollection(_TorchMetricsCollection):
             self._candidates, self._groups_checked = self._alike, False
 
     def _compute_groups_create_state_ref(self, copy: bool = False) -> None:
+        self._group_what_is_there()
         if not self._state_is_copy:
             for team in self._teams():
                 leader, *members = (self._modules[name] for name in team)
