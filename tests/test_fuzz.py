@@ -53,7 +53,7 @@ STRICTER: dict[str, Callable[[Tensor, Tensor, Options], bool]] = {
         o["top_k"] > 1 and p.ndim == t.ndim
     ),
     r"the same shape, but got": lambda p, t, o: p.shape != t.shape,
-    r"images of a floating dtype": lambda p, t, o: not p.is_floating_point(),
+    r"images of a floating": lambda p, t, o: not p.is_floating_point(),
     r"`data_range` to be positive": lambda p, t, o: o["data_range"] == 0,
     r"`kernel_size` to be an integer or": lambda p, t, o: isinstance(o["kernel_size"], float),
     r"low < high": lambda p, t, o: o["data_range"] in ((1.0, 0.0), (0.7, 0.2)),

@@ -92,9 +92,12 @@ def test_integers_of_two_dtypes(device: str) -> None:
 @pytest.mark.parametrize("bad", [torch.bool, torch.uint16], ids=str)
 def test_other_dtypes_still_raise(bad: torch.dtype, device: str) -> None:
     preds, target = pictures(torch.int32, device)
-    for pair in ((preds, target.to(bad)), (preds.to(bad), target)):
-        with pytest.raises(RuntimeError, match=r"Expected `(preds|target)` to be"):
-            sf.structural_similarity_index_measure(*pair, data_range=255)
+    pairs = {"preds": (preds.to(bad), target), "target": (preds, target.to(bad))}
+    for name, pair in pairs.items():
+        for images in (pair, [x.to("meta") for x in pair]):
+            with pytest.raises(RuntimeError, match=f"Expected `{name}` to be") as caught:
+                sf.structural_similarity_index_measure(*images, data_range=255)
+            assert str(bad).removeprefix("torch.") in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32], ids=str)

@@ -277,7 +277,9 @@ def test_bad_arguments(
 def test_bad_dtypes(device: str) -> None:
     x = torch.ones(1, 1, 60, 60, device=device)
     for pair in ((x.bool(), x), (x, x.bool())):
-        with pytest.raises(RuntimeError, match="images of a floating dtype or uint8"):
+        with pytest.raises(
+            RuntimeError, match="images of a floating or integer dtype, but got bool"
+        ):
             values(*pair)
 
 

@@ -218,7 +218,7 @@ BAD_BATCHES: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda p, t: (p, t[..., :-1]), RuntimeError, "same shape"),
     (lambda p, t: (p[0], t[0]), ValueError, "BxCxHxW or BxCxDxHxW"),
     (lambda p, t: (p.int(), t), TypeError, "both images as integers or both as floats"),
-    (lambda p, t: (p.bool(), t), RuntimeError, "floating dtype or uint8"),
+    (lambda p, t: (p.bool(), t), RuntimeError, "`preds` to be .* but got bool"),
     (lambda p, t: (p, t.to("meta")), RuntimeError, "same device"),
     (lambda p, t: (p.to("meta"), t.to("meta")), RuntimeError, "on the device of the images"),
     (lambda p, t: (p.tolist(), t), TypeError, "to be a tensor"),

@@ -11,6 +11,8 @@ api = pytest.importorskip("mypy.api", reason="needs mypy, which `make lint` inst
 CONFIGURATION = Path(__file__).resolve().parent.parent / "setup.cfg"
 
 PROGRAM = """
+import collections
+
 import torch
 from typing_extensions import assert_type
 
@@ -39,6 +41,12 @@ assert_type(step(torch.ones(1), scale=2.0), int)
 
 with syncfree.detect_syncs() as report:
     assert_type(report, syncfree.detector.Report)
+
+assert_type(syncfree.__version__, str)
+assert_type(syncfree.losses.SSIMLoss(1.0), syncfree.losses.SSIMLoss)
+from syncfree import *  # which hides no module, nor for the checker
+collections.OrderedDict[str, int]()
+assert_type(Accuracy.__name__, str)
 
 images = torch.ones(1, 1, 16, 16)
 assert_type(structural_similarity_index_measure(images, images, data_range=1.0), torch.Tensor)

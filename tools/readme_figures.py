@@ -23,7 +23,6 @@ from figure_tables import (
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ROOT / "README.md", ROOT / "docs" / "figures.md"
 
 # Small and large work of each metric, where peers are far behind and where one is ahead.
 IN_README = (
@@ -74,9 +73,9 @@ def figures(page: Path) -> str:
     return "\n\n".join(shown)
 
 
-def headline(page: Path) -> str:
+def headline(_: Path) -> str:
     """A sentence for those who read no table: device time of a small SSIM, host time of a step."""
-    facts = json.loads(latest()[0].read_text())
+    facts = next(f for f in map(read, latest()) if f["hardware"]["gpu"] != "none")
     times = {(row["workload"], row["contender"]): row for row in facts["rows"]}
     ssim, theirs = (
         times["SSIM 16x3x256x256 float32", who]["device_us"] for who in ("syncfree", "torchmetrics")
@@ -93,7 +92,16 @@ def headline(page: Path) -> str:
     )
 
 
-WRITTEN = {"figures": figures, "headline": headline}
+# What stands between the markers of a name, by page.
+WRITTEN = {
+    ROOT / "README.md": {"headline": headline, "figures": figures},
+    ROOT / "docs" / "figures.md": {"figures": figures},
+}
+
+
+def read(path: Path) -> dict:
+    """A result file."""
+    return dict(json.loads(path.read_text()))
 
 
 def date_of(path: Path) -> str:
@@ -117,13 +125,13 @@ def main() -> int:
     if not is_check:
         draw()
     unchanged = True
-    for page in PAGES:
+    for page, parts in WRITTEN.items():
         text = updated = page.read_text()
-        for name, write in WRITTEN.items():
+        for name, write in parts.items():
             begin, end = f"<!-- {name}:begin -->\n", f"\n<!-- {name}:end -->"
-            if begin in updated:
-                head, rest = updated.split(begin)
-                updated = f"{head}{begin}{write(page)}{rest[rest.index(end) :]}"
+            head, rest = updated.split(begin)
+            _, tail = rest.split(end)
+            updated = f"{head}{begin}{write(page)}{end}{tail}"
         unchanged = unchanged and updated == text
         if not is_check:
             page.write_text(updated)

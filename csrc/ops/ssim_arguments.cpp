@@ -78,8 +78,13 @@ void check_images(const Tensor& preds, const Tensor& target) {
   if (preds.dim() != 4 && preds.dim() != 5)
     fail_value("Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. Got preds: ",
                shape_text(preds), " and target: ", shape_text(target), ".");
+  check_dtypes(preds, target);
   for (const auto& [tensor, name] : {std::pair{&preds, "preds"}, std::pair{&target, "target"}}) {
     const DType dtype = dtype_of(*tensor, name);
+    if (dtype == DType::kBool)
+      fail_runtime("Expected `", name,
+                   "` to be images of a floating or integer dtype, but got bool. Convert them with "
+                   "`.to(torch.float32)`.");
     if (!is_floating(dtype) && dtype != DType::kUInt8)
       fail_runtime("Expected `", name, "` to be images of a floating dtype or uint8, but got ",
                    dtype_text(*tensor), ". Convert them with `.to(torch.float32)`.");

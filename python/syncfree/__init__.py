@@ -10,21 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from syncfree import _torchmetrics, _torchmetrics_modules
-from syncfree._version import __version__
+from syncfree._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from syncfree import (
-        benchmarking,
-        classification,
-        collections,
-        detector,
-        distributed,
-        errors,
-        functional,
-        image,
-        losses,
-        timing,
-    )
+    from syncfree import benchmarking as benchmarking
+    from syncfree import classification as classification
+    from syncfree import collections as collections
+    from syncfree import detector as detector
+    from syncfree import distributed as distributed
+    from syncfree import errors as errors
+    from syncfree import functional as functional
+    from syncfree import image as image
+    from syncfree import losses as losses
+    from syncfree import timing as timing
     from syncfree._deferred import deferred
     from syncfree._error_records import check_errors
     from syncfree._info import info
@@ -80,6 +78,7 @@ _NAMES = {
     "timed": "syncfree.timing",
 }
 
+# What a star brings: without our modules, which would hide `collections` of the standard library.
 __all__ = [
     "Accuracy",
     "BinaryAccuracy",
@@ -90,27 +89,17 @@ __all__ = [
     "MultilabelAccuracy",
     "PeakSignalNoiseRatio",
     "StructuralSimilarityIndexMeasure",
-    "__version__",
     "allow_sync",
     "benchmark",
-    "benchmarking",
     "check_errors",
-    "classification",
-    "collections",
     "deferred",
     "detect_syncs",
-    "detector",
-    "distributed",
-    "errors",
     "functional",
-    "image",
     "info",
-    "losses",
     "no_sync",
     "on_side_stream",
     "patch_torchmetrics",
     "timed",
-    "timing",
 ]
 
 _BUILT_ON_TORCHMETRICS = (
@@ -120,16 +109,16 @@ _BUILT_ON_TORCHMETRICS = (
     "syncfree.image",
 )
 
-_OWN = _torchmetrics.own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_STARRED: list[str] = globals().pop("__all__")
+_OWN = sorted({*_STARRED, *_MODULES, "__version__"})
 if not _torchmetrics.is_installed():
     # `import *` and `dir` have what there is, as `help` and completion ask for all of it. Whoever
     # asks for one of the others is told what to install.
-    _OWN = [
-        name for name in _OWN if _NAMES.get(name, f"syncfree.{name}") not in _BUILT_ON_TORCHMETRICS
-    ]
-
-# A star that brought `collections` would hide that of the standard library.
-_STARRED = [n for n in _OWN if n == "functional" or n not in (*_MODULES, "__version__")]
+    _STARRED, _OWN = (
+        [n for n in names if _NAMES.get(n, f"syncfree.{n}") not in _BUILT_ON_TORCHMETRICS]
+        for names in (_STARRED, _OWN)
+    )
 
 _torchmetrics_modules.install()
 

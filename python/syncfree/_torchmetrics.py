@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,15 +28,6 @@ def require(module: str) -> None:
     # As a whole: its modules import each other in circles, so that threads which begin with
     # different ones find them half done.
     import_module("torchmetrics")
-
-
-def own_names(module: str) -> list[str]:
-    """Our names in ``module``: its ``__all__``, which type checkers read, taken out of it.
-
-    So ``import *`` asks `resolve`, and TorchMetrics is not imported before that.
-    """
-    own: list[str] = vars(sys.modules[module]).pop("__all__")
-    return own
 
 
 def resolve(module: str, name: str, own: Sequence[str] = (), *, with_private: bool = False) -> Any:

@@ -31,15 +31,21 @@ def check_images(preds: Tensor, target: Tensor) -> None:
             f"Got preds: {list(preds.shape)} and target: {list(target.shape)}.{advice}"
         )
     check_dtypes(preds, target)
-    dtypes = preds.dtype, target.dtype
-    if torch.bool not in dtypes and dtypes[0].is_floating_point != dtypes[1].is_floating_point:
+    for name, images in (("preds", preds), ("target", target)):
+        if images.dtype is torch.bool:
+            raise RuntimeError(
+                f"Expected `{name}` to be images of a floating or integer dtype, but got bool. "
+                "Convert them with `.to(torch.float32)`."
+            )
+    if preds.dtype.is_floating_point != target.dtype.is_floating_point:
         # Bytes in 0..255 beside floats in [0, 1] would give a number that means nothing.
-        kind, top = ("bytes", "255") if torch.uint8 in dtypes else ("integers", "their range")
+        are_bytes = torch.uint8 in (preds.dtype, target.dtype)
+        kind, top = ("bytes", "255") if are_bytes else ("integers", "their range")
         raise TypeError(
             f"Expected both images as {kind} or both as floats, but got `preds` of "
             f"{dtype_name(preds.dtype)} and `target` of {dtype_name(target.dtype)}. Divide the "
-            f"{kind} by {top} for floats in [0, 1], or convert them with `.float()` for floats in "
-            f"[0, {top.removeprefix('their ')}]."
+            f"{kind} by {top} for floats in [0, 1], or convert them with `.float()` to keep their "
+            "values."
         )
     for name, images in (("preds", preds), ("target", target)):
         if not images.dtype.is_floating_point and images.dtype != torch.uint8:

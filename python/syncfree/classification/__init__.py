@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, own_names, require, resolve
+from syncfree._torchmetrics import listing, require, resolve
 
 require("syncfree.classification")
 from syncfree.classification.accuracy import (  # noqa: E402
@@ -13,7 +13,8 @@ from syncfree.classification.accuracy import (  # noqa: E402
 )
 
 __all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccuracy"]
-_OWN = own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_OWN: list[str] = globals().pop("__all__")
 
 
 def __getattr__(name: str) -> Any:

@@ -30,8 +30,8 @@ def variable(name: str) -> str:
     Example:
         >>> import os
         >>> from syncfree.distributed.environment import variable
-        >>> os.environ["MASTER_ADDR"] = "localhost"
-        >>> variable("MASTER_ADDR")
+        >>> os.environ["EXAMPLE_HOST"] = "localhost"
+        >>> variable("EXAMPLE_HOST")
         'localhost'
     """
     if name not in os.environ:
@@ -39,19 +39,25 @@ def variable(name: str) -> str:
     return os.environ[name]
 
 
-def number(name: str) -> int:
+def numeric_variable(name: str, otherwise: int | None = None) -> int:
     """The same of a number: other programs use these names too.
+
+    Args:
+        name: The variable's.
+        otherwise: For one that is not set; ``None`` for one that has to be.
 
     Raises:
         LauncherError: It is not set, or to something else.
 
     Example:
         >>> import os
-        >>> from syncfree.distributed.environment import number
-        >>> os.environ["MASTER_PORT"] = "29500"
-        >>> number("MASTER_PORT")
+        >>> from syncfree.distributed.environment import numeric_variable
+        >>> os.environ["EXAMPLE_PORT"] = "29500"
+        >>> numeric_variable("EXAMPLE_PORT")
         29500
     """
+    if otherwise is not None and name not in os.environ:
+        return otherwise
     text = variable(name)
     if not text.isdecimal():
         raise LauncherError(f"{name} is {text!r}, but a number was expected. {_ALONE}")

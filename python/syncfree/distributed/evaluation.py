@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from syncfree.distributed.channel import Channel
 from syncfree.distributed.coordinator import Coordinator, Settled
-from syncfree.distributed.environment import cores_of_each
+from syncfree.distributed.environment import cores_of_each, numeric_variable
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.inference import Inference, Metric, Model
 from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
@@ -289,5 +288,5 @@ def _name(device: torch.device) -> str:
 
 
 def _cores_per_rank(fleet: Fleet) -> int:
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
+    local = numeric_variable("LOCAL_WORLD_SIZE", fleet.world)
     return cores_of_each(local)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from syncfree.distributed.channel import Channel
-from syncfree.distributed.environment import started_by_torchrun
+from syncfree.distributed.environment import numeric_variable, started_by_torchrun
 from syncfree.distributed.rendezvous import STORE_TIMEOUT, Note, meet, say_nothing
 
 # Its stores are not among the names that it shows to type checkers.
@@ -54,6 +54,7 @@ def connect(note: Note = say_nothing) -> Fleet:
         note: called once with ranks for which this one has waited for some seconds.
 
     Raises:
+        LauncherError: a variable is not what `torchrun` sets.
         RankError: processes that the variables promise have not come within 300 seconds.
         torch.distributed.DistError: the store cannot be reached.
 
@@ -63,15 +64,18 @@ def connect(note: Note = say_nothing) -> Fleet:
         >>> fleet.rank, fleet.world
         (0, 1)
     """
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if _dist.is_available() and _dist.is_initialized():
         # There is no public way to a group's store.
         store = _dist.distributed_c10d._get_default_store()
-        return Fleet(_of_this_start(store), _dist.get_rank(), _dist.get_world_size(), local_rank)
+        return Fleet(_of_this_start(store), _dist.get_rank(), _dist.get_world_size(), _local_rank())
     if started_by_torchrun():
         store, rank, world = meet(note)
-        return Fleet(_of_this_start(store), rank, world, local_rank)
+        return Fleet(_of_this_start(store), rank, world, _local_rank())
     return Fleet(_dist.HashStore(), 0, 1)
+
+
+def _local_rank() -> int:
+    return numeric_variable("LOCAL_RANK", 0)
 
 
 def _of_this_start(store: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from syncfree.distributed.channel import Channel
-from syncfree.distributed.environment import number, variable
+from syncfree.distributed.environment import numeric_variable, variable
 from syncfree.errors import RankError
 
 # Its stores are not among the names that it shows to type checkers.
@@ -68,8 +68,8 @@ def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
         LauncherError: a variable is not what `torchrun` sets.
         RankError: the others have not come within the time that stores have.
     """
-    rank, world = number("RANK"), number("WORLD_SIZE")
-    host, port = variable("MASTER_ADDR"), number("MASTER_PORT")
+    rank, world = numeric_variable("RANK"), numeric_variable("WORLD_SIZE")
+    host, port = variable("MASTER_ADDR"), numeric_variable("MASTER_PORT")
     # Where there is an agent, as of `torchrun`, it holds the store and has started all ranks.
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     holds_store = rank == 0 and not has_agent

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, own_names, resolve
+from syncfree._torchmetrics import listing, resolve
 from syncfree.functional.classification import (
     accuracy,
     binary_accuracy,
@@ -30,7 +30,8 @@ __all__ = [
     "safe_divide",
     "structural_similarity_index_measure",
 ]
-_OWN = own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_OWN: list[str] = globals().pop("__all__")
 
 
 def __getattr__(name: str) -> Any:

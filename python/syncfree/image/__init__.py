@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, own_names, require, resolve
+from syncfree._torchmetrics import listing, require, resolve
 
 require("syncfree.image")
 from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure  # noqa: E402
@@ -14,7 +14,8 @@ __all__ = [
     "PeakSignalNoiseRatio",
     "StructuralSimilarityIndexMeasure",
 ]
-_OWN = own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_OWN: list[str] = globals().pop("__all__")
 
 
 def __getattr__(name: str) -> Any:

@@ -115,8 +115,8 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
 
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-                float64 or uint8, of the sizes that the function names. Where both are integers,
-                wider ones count as float32.
+                float64 or uint8, of the sizes that the function names. Other integers than uint8,
+                on both sides, count as float32.
             target: True images, same shape and device; integers if ``preds`` are, else of any
                 floating dtype.
         """

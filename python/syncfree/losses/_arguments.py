@@ -28,7 +28,7 @@ class SSIMOptions(TypedDict, total=False):
 def require_floats(preds: Tensor, target: Tensor) -> None:
     """Integers have no gradient: a network would learn nothing, and without a word."""
     require_tensors(preds, target)
-    if not (preds.is_floating_point() or target.is_floating_point()):
+    if not any(x.is_floating_point() or x.is_complex() for x in (preds, target)):
         raise TypeError(
             "Expected `preds` and `target` of a floating dtype, but got "
             f"{dtype_name(preds.dtype)}, which has no gradient. Convert them, for "

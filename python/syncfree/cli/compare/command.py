@@ -37,6 +37,7 @@ from syncfree.cli.compare.tables import (
 from syncfree.distributed.environment import (
     available_cores,
     cores_of_each,
+    numeric_variable,
     started_by_torchrun,
 )
 from syncfree.distributed.policy import TIMEOUT_SECONDS
@@ -205,7 +206,7 @@ def _run_launched(request: CompareRequest) -> Comparison:
 def _run_joined(request: CompareRequest) -> Comparison | None:
     from syncfree.cli.compare.fleet import Work, compare_joined
 
-    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    local_world = numeric_variable("LOCAL_WORLD_SIZE", 1)
     options = _options(request, cores_of_each(local_world))
     fleet = _fleet_options(request, ())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,7 @@ from syncfree.cli.compare.tables import FleetProgress
 from syncfree.cli.interrupt import deferred_interrupt
 from syncfree.distributed.channel import Channel
 from syncfree.distributed.coordinator import Coordinator, Settled
-from syncfree.distributed.environment import available_cores, cores_of_each
+from syncfree.distributed.environment import available_cores, cores_of_each, numeric_variable
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
 from syncfree.distributed.launcher import Launcher
@@ -140,7 +139,7 @@ def _work(channel: Channel, fleet: Fleet, device: str, timeout: float = math.inf
 
 
 def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -> None:
-    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", fleet.world))
+    local_world = numeric_variable("LOCAL_WORLD_SIZE", fleet.world)
     torch.set_num_threads(cores_of_each(local_world))
     quiet_pillow()
     workers = plan["workers"] or cores_of_each(local_world)

@@ -106,6 +106,7 @@ def torchrun_device(wanted: str) -> str:
         UsageError: one GPU named for all.
         LocalUsageError: more local processes than GPUs.
     """
+    from syncfree.distributed.environment import numeric_variable
     from syncfree.distributed.launcher import local_devices
 
     if wanted == "cpu":
@@ -115,7 +116,7 @@ def torchrun_device(wanted: str) -> str:
     found = local_devices()
     if not found and wanted == "auto":
         return "cpu"
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    local_rank = numeric_variable("LOCAL_RANK", 0)
     if local_rank >= len(found):
         raise LocalUsageError(
             f"local rank {local_rank} has no GPU of its own, as there are {len(found)}; start "

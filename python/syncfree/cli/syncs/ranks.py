@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 
 from syncfree.detector.report import Report, merge_ranks, report_from_json
-from syncfree.distributed.environment import number, variable
+from syncfree.distributed.environment import numeric_variable, variable
 
 # Processes end at different times; after this long the others' findings are reported without.
 _PATIENCE = timedelta(seconds=60)
@@ -29,9 +29,10 @@ def gather(report: Report) -> Report:
     from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]
 
     try:
+        numeric_variable("RANK")
         store = TCPStore(
             variable("MASTER_ADDR"),
-            number("MASTER_PORT"),
+            numeric_variable("MASTER_PORT"),
             is_master=rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
             timeout=_PATIENCE,
         )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, own_names, resolve
+from syncfree._torchmetrics import listing, resolve
 from syncfree.functional.classification.accuracy import (
     accuracy,
     binary_accuracy,
@@ -11,7 +11,8 @@ from syncfree.functional.classification.accuracy import (
 )
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
-_OWN = own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_OWN: list[str] = globals().pop("__all__")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from syncfree._torchmetrics import listing, own_names, resolve
+from syncfree._torchmetrics import listing, resolve
 from syncfree.functional.image.ms_ssim import multiscale_structural_similarity_index_measure
 from syncfree.functional.image.psnr import peak_signal_noise_ratio
 from syncfree.functional.image.quality import ImageQuality, image_quality
@@ -15,7 +15,8 @@ __all__ = [
     "peak_signal_noise_ratio",
     "structural_similarity_index_measure",
 ]
-_OWN = own_names(__name__)
+# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+_OWN: list[str] = globals().pop("__all__")
 
 
 def __getattr__(name: str) -> Any:

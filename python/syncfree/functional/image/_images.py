@@ -17,7 +17,7 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The two as kernels read them: integers wider than bytes, on both sides, become float32.
+    """The two as kernels read them: other integers than uint8, on both sides, become float32.
 
     Raises for shapes that are no batch of images, and for integers beside floats.
     """
@@ -33,7 +33,7 @@ def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     dtypes = {preds.dtype, target.dtype}
     if dtypes <= _INTEGERS and dtypes != {torch.uint8}:
         preds, target = preds.float(), target.float()
-    two_units = bool(dtypes & _INTEGERS) and any(dtype.is_floating_point for dtype in dtypes)
+    two_units = bool(dtypes & _INTEGERS) and not dtypes <= _INTEGERS
     # Dynamo cannot trace what raises; the fake of the op says the same.
     if (two_units or preds.ndim not in (4, 5)) and not is_dynamo_compiling():
         check_images(preds, target)

@@ -64,8 +64,8 @@ def multiscale_structural_similarity_index_measure(
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
             float64 or uint8. Height and width are at least ``2 ** len(betas)`` and
-            ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults. Where
-            both are integers, wider ones count as float32.
+            ``kernel_size * max(1, len(betas) - 1) ** 2``, which is 176 with the defaults. Other
+            integers than uint8, on both sides, count as float32.
         target: True images, same shape and device; integers if ``preds`` are, else of any floating
             dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
