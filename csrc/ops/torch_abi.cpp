@@ -32,7 +32,7 @@ bool is_complex(const Tensor& tensor) {
                                   : ". Convert it with `.to(torch.float32)`.");
 }
 
-// Without the other way round: (N, 1) beside (N,) would become (N, N).
+// Whether `one` repeated has the shape of `all`. (N, 1) and (N,) both grow, to (N, N): no use.
 bool expands(const Tensor& one, const Tensor& all) {
   const auto sizes = one.sizes(), whole = all.sizes();
   if (sizes.size() > whole.size()) return false;

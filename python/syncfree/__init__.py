@@ -109,7 +109,7 @@ _BUILT_ON_TORCHMETRICS = (
     "syncfree.image",
 )
 
-# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
 _STARRED: list[str] = globals().pop("__all__")
 _OWN = sorted({*_STARRED, *_MODULES, "__version__"})
 if not _torchmetrics.is_installed():

@@ -61,7 +61,7 @@ class MetricCollection(_TorchMetricsCollection):
         {0: ['MulticlassAccuracy', 'MulticlassF1Score']}
     """
 
-    _alike: Sequence[list[str]] = ()
+    _alike: Sequence[list[str]] = ()  # names of metrics that an update of one would do for
     _candidates: Sequence[list[str]] = _alike  # the same, less what a checkpoint told apart
     _grouped: Mapping[str, Metric] = MappingProxyType({})  # what there was then
 

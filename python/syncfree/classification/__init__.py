@@ -13,7 +13,7 @@ from syncfree.classification.accuracy import (  # noqa: E402
 )
 
 __all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccuracy"]
-# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

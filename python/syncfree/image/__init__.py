@@ -14,7 +14,7 @@ __all__ = [
     "PeakSignalNoiseRatio",
     "StructuralSimilarityIndexMeasure",
 ]
-# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

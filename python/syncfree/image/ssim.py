@@ -131,8 +131,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
 
         Args:
             preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-                float64 or uint8. Other integers, on both sides, count as
-                float32.
+                float64 or uint8. Other integers, on both sides, count as float32.
             target: True images, same shape and device; integers if ``preds`` are, else of any
                 floating dtype.
         """

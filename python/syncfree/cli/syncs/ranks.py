@@ -29,7 +29,7 @@ def gather(report: Report) -> Report:
     from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]
 
     try:
-        numeric_variable("RANK")
+        numeric_variable("RANK")  # which `rank` takes for 0 where it is none
         store = TCPStore(
             variable("MASTER_ADDR"),
             numeric_variable("MASTER_PORT"),

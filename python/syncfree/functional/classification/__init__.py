@@ -11,7 +11,7 @@ from syncfree.functional.classification.accuracy import (
 )
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
-# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

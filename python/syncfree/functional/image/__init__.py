@@ -15,7 +15,7 @@ __all__ = [
     "peak_signal_noise_ratio",
     "structural_similarity_index_measure",
 ]
-# So that a star asks `__getattr__`, and TorchMetrics is not imported before.
+# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

@@ -134,8 +134,7 @@ def structural_similarity_index_measure(
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), float16, bfloat16, float32,
-            float64 or uint8. Other integers, on both sides, count as
-            float32.
+            float64 or uint8. Other integers, on both sides, count as float32.
         target: True images, same shape and device; integers if ``preds`` are, else of any floating
             dtype.
         gaussian_kernel: A Gaussian window (default) or a uniform one.
