@@ -141,3 +141,25 @@ def test_a_program_that_fails_says_why(tmp_path: Path) -> None:
     (tmp_path / "programs" / compare.AS_IS).write_text("#!/bin/sh\necho no device >&2\nexit 1\n")
     with pytest.raises(RuntimeError, match="as it is failed: no device"):
         compare.run(tmp_path, [], rounds=1)
+
+
+def test_a_sanitizer_gets_each_program_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path, compare.AS_IS, 950.0, "0.98532403")
+    tool = tmp_path / "bin" / "compute-sanitizer"
+    tool.parent.mkdir()
+    tool.write_text(
+        "#!/bin/sh\n"
+        f'echo "$@" >> "{tmp_path}/calls"\n'
+        'echo "========= ERROR SUMMARY: $([ "$2" = racecheck ] && echo 1 || echo 0) errors"\n'
+        '[ "$2" != racecheck ]\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    compare.sanitize(tmp_path, ["value"], ["memcheck"])
+    assert capsys.readouterr().out == "as it is under memcheck: ERROR SUMMARY: 0 errors\n"
+    call = f"--tool memcheck --error-exitcode 1 {tmp_path}/programs/{compare.AS_IS} --once value\n"
+    assert (tmp_path / "calls").read_text() == call
+    with pytest.raises(RuntimeError, match=r"as it is under racecheck:\n.*SUMMARY: 1 errors"):
+        compare.sanitize(tmp_path, ["value"], ["memcheck", "racecheck"])

@@ -2,9 +2,11 @@
 
     python tools/kernel_variants/compare.py build OUT [PATCH ...] [--arch 90]
     python tools/kernel_variants/compare.py run OUT [CASE ...] [--rounds 3]
+    python tools/kernel_variants/compare.py sanitize OUT [CASE ...] [--tools memcheck racecheck]
 
 A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
-happen on another machine; `run` needs a GPU and no compiler. Cases: value, errors (beside a value),
+happen on another machine; `run` needs a GPU and no compiler. `sanitize` looks for memory errors and
+races with compute-sanitizer, without torch and in a minute. Cases: value, errors (beside a value),
 scale (of a pyramid, with the next one's images), uniform (window), small (images), gradients,
 loss (value and gradients at once), patches (all three of small images).
 """
@@ -184,8 +186,25 @@ def run(out: Path, cases: list[str], rounds: int) -> None:
             print(f"  {us:10.2f} us  {name}{note}")
 
 
+def sanitize(out: Path, cases: list[str], tools: list[str]) -> None:
+    """Each case once in each program, under each tool of compute-sanitizer.
+
+    Raises:
+        RuntimeError: A tool found an error, or a program failed.
+    """
+    for program in sorted((out / "programs").iterdir()):
+        for tool in tools:
+            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1"]
+            done = subprocess.run(
+                [*command, program, "--once", *cases], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                raise RuntimeError(f"{program.name} under {tool}:\n{done.stdout}{done.stderr}")
+            print(f"{program.name} under {tool}: {done.stdout.splitlines()[-1].strip('= ')}")
+
+
 def main() -> None:
-    """Build or run."""
+    """Build, run or sanitize."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser(
@@ -198,6 +217,10 @@ def main() -> None:
     running.add_argument("out", type=Path)
     running.add_argument("cases", nargs="*")
     running.add_argument("--rounds", type=int, default=3)
+    sanitizing = commands.add_parser("sanitize", help="look for memory errors and races")
+    sanitizing.add_argument("out", type=Path)
+    sanitizing.add_argument("cases", nargs="*")
+    sanitizing.add_argument("--tools", nargs="+", default=["memcheck", "racecheck"])
     arguments = parser.parse_args()
     if arguments.command == "build":
         if shutil.which("nvcc") is None:
@@ -205,6 +228,10 @@ def main() -> None:
         if len({patch.stem for patch in arguments.patches}) < len(arguments.patches):
             parser.error("two patches have the same name, which would name both variants")
         build(arguments.out, arguments.patches, arguments.arch)
+    elif arguments.command == "sanitize":
+        if shutil.which("compute-sanitizer") is None:
+            parser.error("compute-sanitizer is not in PATH: it comes with the CUDA toolkit")
+        sanitize(arguments.out, arguments.cases, arguments.tools)
     else:
         run(arguments.out, arguments.cases, arguments.rounds)
 

@@ -1,6 +1,7 @@
-// Times SSIM and its gradient on the GPU alone: `time_ssim CASE...`, by default all of them. Prints
-// for each case the median and the least time in microseconds, and the value (of gradients that of
-// a pixel in the middle), which tells a variant that computes something else.
+// Times SSIM and its gradient on the GPU alone: `time_ssim [--once] CASE...`, by default all cases.
+// Prints for each the median and the least time in microseconds, and the value (of gradients that
+// of a pixel in the middle), which tells a variant that computes something else. With `--once`
+// each is launched a single time, for a sanitizer.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 using namespace syncfree;
 
-constexpr int kRepeats = 41, kWarmUps = 3;
+int repeats = 41, warm_ups = 3;
 constexpr long long kSpinCycles = 500'000;  // longer than it takes to enqueue what is timed
 
 void check(cudaError_t error) {
@@ -113,7 +114,7 @@ void time_case(const std::string& name, const std::function<void()>& launch, con
   check(cudaEventCreate(&begin));
   check(cudaEventCreate(&end));
   std::vector<float> taken;
-  for (int i = 0; i < kRepeats + kWarmUps; ++i) {
+  for (int i = 0; i < repeats + warm_ups; ++i) {
     spin<<<1, 1>>>(kSpinCycles);
     check(cudaEventRecord(begin));
     launch();
@@ -121,12 +122,12 @@ void time_case(const std::string& name, const std::function<void()>& launch, con
     check(cudaEventSynchronize(end));
     float milliseconds;
     check(cudaEventElapsedTime(&milliseconds, begin, end));
-    if (i >= kWarmUps) taken.push_back(milliseconds * 1e3f);
+    if (i >= warm_ups) taken.push_back(milliseconds * 1e3f);
   }
   std::sort(taken.begin(), taken.end());
   float value;
   check(cudaMemcpy(&value, result, sizeof value, cudaMemcpyDeviceToHost));
-  std::printf("%-40s %10.2f %10.2f %14.8g\n", name.c_str(), taken[kRepeats / 2], taken[0], value);
+  std::printf("%-40s %10.2f %10.2f %14.8g\n", name.c_str(), taken[repeats / 2], taken[0], value);
   std::fflush(stdout);
 }
 
@@ -211,7 +212,12 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors, bo
 int main(int count, char** names) {
   const std::vector<std::string> cases{"value", "errors",    "scale", "uniform",
                                        "small", "gradients", "loss",  "patches"};
-  const std::vector<std::string> given(names + 1, names + count);
+  std::vector<std::string> given(names + 1, names + count);
+  if (!given.empty() && given.front() == "--once") {
+    repeats = 1;
+    warm_ups = 0;
+    given.erase(given.begin());
+  }
   const auto is_in = [](const std::vector<std::string>& list, const std::string& name) {
     return std::find(list.begin(), list.end(), name) != list.end();
   };
