@@ -6,9 +6,11 @@
 
 A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
 happen on another machine; `run` needs a GPU and no compiler. `sanitize` looks for memory errors and
-races with compute-sanitizer, without torch and in a minute. Cases: value, errors (beside a value),
-scale (of a pyramid, with the next one's images), uniform (window), small (images), gradients,
-loss (value and gradients at once), patches (all three of small images).
+races with compute-sanitizer, without torch: seconds for memcheck, minutes for racecheck.
+
+Cases: value, errors (beside a value), scale (of a pyramid, with the next one's images), uniform
+(window), small (images), gradients, loss (value and gradients at once), patches (all three of small
+images).
 """
 
 from __future__ import annotations
