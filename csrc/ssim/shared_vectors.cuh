@@ -1,4 +1,4 @@
-// Four floats of shared memory in one access.
+// Four floats of shared memory in one access, and places there.
 #pragma once
 
 namespace syncfree::ssim {
@@ -11,5 +11,60 @@ __device__ inline void load_vector(const float* from, float* to) {
 __device__ inline void store_vector(float* to, const float (&x)[4]) {
   *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
 }
+
+// A place in shared memory in one register. Of pointers that change places from row to row the
+// compiler loses sight, and takes them for pointers to any memory.
+class SharedPlace {
+ public:
+  SharedPlace() = default;
+
+#ifdef __CUDA_ARCH__
+  explicit __device__ SharedPlace(const float* place)
+      : address_(static_cast<unsigned>(__cvta_generic_to_shared(place))) {}
+
+  __device__ float load() const {
+    float x;
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address_));
+    return x;
+  }
+  __device__ void load_vector(float* to) const {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "r"(address_));
+  }
+  __device__ void store(float x) const {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address_), "f"(x));
+  }
+  __device__ void store_vector(const float (&x)[4]) const {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address_), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3]));
+  }
+
+ private:
+  using Address = unsigned;
+#else
+  explicit __device__ SharedPlace(float* place) : address_(reinterpret_cast<char*>(place)) {}
+
+  __device__ float load() const { return *place(); }
+  __device__ void load_vector(float* to) const { ssim::load_vector(place(), to); }
+  __device__ void store(float x) const { *place() = x; }
+  __device__ void store_vector(const float (&x)[4]) const { ssim::store_vector(place(), x); }
+
+ private:
+  using Address = char*;
+
+  __device__ float* place() const { return reinterpret_cast<float*>(address_); }
+#endif
+
+ public:
+  __device__ SharedPlace operator+(int floats) const {
+    SharedPlace place;
+    place.address_ = address_ + floats * static_cast<int>(sizeof(float));
+    return place;
+  }
+
+ private:
+  Address address_;
+};
 
 }  // namespace syncfree::ssim

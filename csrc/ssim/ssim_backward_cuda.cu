@@ -115,7 +115,7 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
     auto job = make_job<float>(problem);
     const bool gives_values = problem.value != nullptr;
     const bool walks = gives_values || backward_walks_apply(problem);
-    const double tap_sum = walks ? strip_tap_sum(StripWindow::kGaussian) : 1.0;
+    const double tap_sum = walks ? tap_sum_of(StripWindow::kGaussian) : 1.0;
     const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
     if (gives_values)

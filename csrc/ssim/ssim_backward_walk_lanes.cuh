@@ -56,12 +56,12 @@ class InputLane {
         const auto begin = static_cast<unsigned>(row) * static_cast<unsigned>(job_.preds.stride[3]);
         load_columns(preds + (begin + column_), rows[r].a);
         load_columns(target + (begin + column_), rows[r].b);
-        rows[r].halo = load_element<Element>(halo + (begin + halo_column_));
+        rows[r].halo[0] = load_element<Element>(halo + (begin + halo_column_));
       } else {
         load_strided(job_.preds, preds, row, rows[r].a);
         load_strided(job_.target, target, row, rows[r].b);
         const Image& image = threadIdx.x % 32 < 16 ? job_.preds : job_.target;
-        rows[r].halo =
+        rows[r].halo[0] =
             load_element<Element>(halo + row * image.stride[3] + halo_column_ * image.stride[4]);
       }
     }

@@ -117,7 +117,8 @@ struct Plan {
         const StripUnits units = strip_units(g);
         r.units_per_image = g.channels * units.strips * units.blocks;
       }
-      if (strips != StripWindow::kNone) tap_sum = strip_tap_sum(strips);
+      if (strips != StripWindow::kNone)
+        tap_sum = in_patches ? tap_sum_of(strips) : strip_tap_sum(strips);
     }
     if (strips == StripWindow::kNone) {
       window = make_window(problem);

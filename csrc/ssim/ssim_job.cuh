@@ -82,9 +82,26 @@ struct StripUnits {
 
 StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
 StripUnits strip_units(const Geometry& geometry);
-double strip_tap_sum(StripWindow window);
+double tap_sum_of(StripWindow window);     // of patches, and of walks for gradients
+double strip_tap_sum(StripWindow window);  // of strips on the current device
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
+
+// The same for the Gaussian where a multiprocessor has shared memory for rows that wait: compute
+// capability 9.0, 10.0 and 10.3. There the others are compiled empty for the Gaussian, as these are
+// elsewhere: nobody launches them.
+SYNCFREE_HD constexpr bool has_ring_strips(int architecture) {
+  return architecture >= 90 && architecture < 110;
+}
+#ifdef __CUDA_ARCH__
+inline constexpr bool kCompilesStrips = !has_ring_strips(__CUDA_ARCH__ / 10);
+inline constexpr bool kCompilesRingStrips = !kCompilesStrips;
+#else
+inline constexpr bool kCompilesStrips = true, kCompilesRingStrips = true;
+#endif
+bool takes_ring_strips(StripWindow window);
+cudaError_t launch_ring_strips(const Job<float>& job, cudaStream_t stream);
+cudaError_t launch_ring_strips_of_scale(const Job<float>& job, cudaStream_t stream);
 
 // What strips take, where images are too small for them or a map is wanted.
 

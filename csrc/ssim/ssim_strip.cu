@@ -1,6 +1,7 @@
 // Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
 // of other tasks than the value alone are compiled beside this file: each takes a while.
 #include "ssim/ssim_strip.cuh"
+#include "ssim/ssim_ring_window.cuh"
 
 namespace syncfree::ssim {
 
@@ -49,8 +50,12 @@ StripWindow strip_window(const Problem& problem) {
   return StripWindow::kNone;
 }
 
-double strip_tap_sum(StripWindow window) {
+double tap_sum_of(StripWindow window) {
   return window == StripWindow::kUniform ? kTapSumOf<UniformWindow> : kTapSumOf<GaussianWindow>;
+}
+
+double strip_tap_sum(StripWindow window) {
+  return takes_ring_strips(window) ? kTapSumOf<RingWindow> : tap_sum_of(window);
 }
 
 StripUnits strip_units(const Geometry& geometry) {
@@ -62,6 +67,7 @@ StripUnits strip_units(const Geometry& geometry) {
 }
 
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
+  if (takes_ring_strips(window)) return launch_ring_strips(job, stream);
   double* const* slots = job.results.slots;
   const bool has_errors = slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr;
   const bool has_more =

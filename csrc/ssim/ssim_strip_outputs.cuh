@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_strip_task.h"
 #include "ssim/ssim_strip_window.cuh"
 #include "ssim/ssim_terms.cuh"
 
@@ -13,24 +14,6 @@ struct StripMoments {
   float d[kColumns];
   float dd[kColumns];
 };
-
-// What a kernel is compiled for: registers are short, and each task does no more than it must.
-enum class StripTask {
-  kValue,         // SSIM alone
-  kErrors,        // SSIM, and the sums of squared and absolute errors
-  kScale,         // of a pyramid: contrast alone, and the images of the next scale
-  kClampedScale,  // the same with a clamp
-  kAnything,      // whatever the job asks for, but maps and the images of the next scale
-};
-
-template <StripTask kTask>
-inline constexpr bool kIsScale = kTask == StripTask::kScale || kTask == StripTask::kClampedScale;
-
-template <StripTask kTask>
-inline constexpr bool kClamps = kTask == StripTask::kAnything || kTask == StripTask::kClampedScale;
-
-template <StripTask kTask>
-inline constexpr bool kAddsErrors = kTask == StripTask::kAnything || kTask == StripTask::kErrors;
 
 template <StripTask kTask, class Taps>
 class StripOutputs {

@@ -14,18 +14,19 @@ struct OwnColumns {
 };
 
 // `sum_difference(a, b)` of the lane's own columns, and of its column of the halo, which both
-// images have in different lanes until here.
-template <class T, int kCount, class Convert>
-__device__ SumDifference convert_row(const RowData<T, kCount>& data, const Convert& sum_difference,
-                                     OwnColumns<kCount>& own) {
+// images may have in different lanes until here.
+template <class T, int kCount, int kHalos, class Convert>
+__device__ SumDifference convert_row(const RowData<T, kCount, kHalos>& data,
+                                     const Convert& sum_difference, OwnColumns<kCount>& own) {
 #pragma unroll
   for (int c = 0; c < kCount; ++c) {
     const SumDifference x = sum_difference(to<float>(data.a[c]), to<float>(data.b[c]));
     own.s[c] = x.s;
     own.d[c] = x.d;
   }
-  const float halo = to<float>(data.halo);
-  return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+  const float halo = to<float>(data.halo[0]);
+  if constexpr (kHalos == 2) return sum_difference(halo, to<float>(data.halo[1]));
+  else return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
 }
 
 // The mean over the lanes of a warp whose own is usual.

@@ -6,8 +6,8 @@
 namespace syncfree::ssim {
 
 // Sums of neighbours in the lane's columns of one row: two of preds, two of target.
-template <class T>
-__device__ float4 sums_of_neighbours(const RowData<T>& row) {
+template <class Row>
+__device__ float4 sums_of_neighbours(const Row& row) {
   return {to<float>(row.a[0]) + to<float>(row.a[1]), to<float>(row.a[2]) + to<float>(row.a[3]),
           to<float>(row.b[0]) + to<float>(row.b[1]), to<float>(row.b[2]) + to<float>(row.b[3])};
 }

@@ -13,11 +13,13 @@ inline constexpr int kColumns = 4;  // of one lane
 inline constexpr int kStripColumns = 32 * kColumns;
 
 // Raw elements stay in registers while they are on their way; conversion waits for the load.
-template <class T, int kCount = kColumns>
+// One element of the halo is of a in the first lanes and of b in those from 16 on, two are of both in
+// the first: a load more, and no exchange between lanes.
+template <class T, int kCount = kColumns, int kHalos = 1>
 struct RowData {
   T a[kCount];
   T b[kCount];
-  T halo;  // of a in the first lanes, of b in those from 16 on
+  T halo[kHalos];
 };
 
 // Which columns a lane reads, as offsets from the start of the row.
@@ -76,10 +78,11 @@ __device__ void load_columns(const void* from, T (&to)[kCount]) {
 }
 
 // Rows of both images at the same byte offset, four neighbours at one aligned address.
-template <class T>
+template <class T, int kHalos = 1>
 class VectorRows {
  public:
   using Element = T;
+  using Row = RowData<T, kColumns, kHalos>;
   static constexpr bool kAligned = true;
 
   static bool apply(const Image& a, const Image& b, const Geometry& geometry) {
@@ -104,39 +107,42 @@ class VectorRows {
     const std::int64_t b_plane = image * b.stride[0] + channel * b.stride[1];
     const char* a_data = static_cast<const char*>(a.data) + a_plane * sizeof(T);
     const char* b_data = static_cast<const char*>(b.data) + b_plane * sizeof(T);
-    const char* const halo_data = threadIdx.x % 32 < 16 ? a_data : b_data;
+    const char* const first_halo = kHalos == 2 || threadIdx.x % 32 < 16 ? a_data : b_data;
     a_ = settled(a_data + columns.first_read * sizeof(T));
     b_ = settled(b_data + columns.first_read * sizeof(T));
-    halo_ = settled(halo_data + columns.halo_column * sizeof(T));
+    halo_[0] = settled(first_halo + columns.halo_column * sizeof(T));
+    if constexpr (kHalos == 2) halo_[1] = settled(b_data + columns.halo_column * sizeof(T));
     step_ = static_cast<int>(a.stride[3] * sizeof(T));
     offset_ = first_row * step_;
     twice_last_ = 2 * (static_cast<int>(geometry.size[1]) - 1) * step_;
   }
 
   // Loads the next row, mirrored at the borders, and some row of the image where nobody uses it.
-  __device__ void next(RowData<T>& row) {
+  __device__ void next(Row& row) {
     const int distance = abs(offset_);
     const auto offset = static_cast<unsigned>(max(min(distance, twice_last_ - distance), 0));
     load_columns(a_ + offset, row.a);
     load_columns(b_ + offset, row.b);
-    row.halo = load_element<T>(halo_ + offset);
+#pragma unroll
+    for (int i = 0; i < kHalos; ++i) row.halo[i] = load_element<T>(halo_[i] + offset);
     offset_ += step_;
   }
 
  private:
   const char* a_;
   const char* b_;
-  const char* halo_;
+  const char* halo_[kHalos];
   int step_;
   int offset_;
   int twice_last_;
 };
 
 // Any strides.
-template <class T>
+template <class T, int kHalos = 1>
 class StridedRows {
  public:
   using Element = T;
+  using Row = RowData<T, kColumns, kHalos>;
   static constexpr bool kAligned = false;
 
   __device__ StridedRows(const Image& a, const Image& b, const Geometry& geometry,
@@ -154,7 +160,7 @@ class StridedRows {
       columns_[c] = LaneColumns::mirrored(columns.first_read + c, width);
   }
 
-  __device__ void next(RowData<T>& row) {
+  __device__ void next(Row& row) {
     const std::int64_t y = max(mirror(row_, height_), 0);
     const T* a = a_ + y * a_image_.stride[3];
     const T* b = b_ + y * b_image_.stride[3];
@@ -163,8 +169,10 @@ class StridedRows {
       row.a[c] = load_element<T>(a + columns_[c] * a_image_.stride[4]);
       row.b[c] = load_element<T>(b + columns_[c] * b_image_.stride[4]);
     }
-    row.halo = load_element<T>(threadIdx.x % 32 < 16 ? a + halo_column_ * a_image_.stride[4]
-                                                     : b + halo_column_ * b_image_.stride[4]);
+    const T* const a_halo = a + halo_column_ * a_image_.stride[4];
+    const T* const b_halo = b + halo_column_ * b_image_.stride[4];
+    row.halo[0] = load_element<T>(kHalos == 2 || threadIdx.x % 32 < 16 ? a_halo : b_halo);
+    if constexpr (kHalos == 2) row.halo[1] = load_element<T>(b_halo);
     ++row_;
   }
 

@@ -4,6 +4,7 @@
 namespace syncfree::ssim {
 
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
+  if (takes_ring_strips(StripWindow::kGaussian)) return launch_ring_strips_of_scale(job, stream);
   return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale, GaussianWindow>(job, stream)
                            : launch_strips_as<StripTask::kScale, GaussianWindow>(job, stream);
 }

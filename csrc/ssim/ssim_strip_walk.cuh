@@ -15,6 +15,10 @@ namespace syncfree::ssim {
 template <class Rows, StripTask kTask, class Taps>
 class StripWalk {
  public:
+  using Memory = WalkMemory;
+  static constexpr bool kPools = kIsScale<kTask>;
+  static constexpr bool kNeighboursTogether = Taps::kUniform || kPools;
+
   __device__ StripWalk(const Job<float>& job, const StripUnits& units, WalkMemory& memory,
                        float4* pool_slots, const Constants<float>& constants)
       : job_(job),
@@ -100,7 +104,6 @@ class StripWalk {
   static constexpr int kHalo = Taps::kHalo;
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
-  static constexpr bool kPools = kIsScale<kTask>;
   static constexpr int kSamples = 3;  // rows of a strip from which its level is taken
   // Pairs of rows on their way from memory. More than SSIM alone, any strides, or the larger window
   // leave registers for one.

@@ -16,18 +16,18 @@ SYNCFREE_HD constexpr double exp_series(double x) {
 
 // Taps as immediates, scaled so that the end taps are 1: the first tap of a sum is then a copy and
 // the last an addition. Those of a uniform window are all 1.
-template <int kCount, bool kIsUniform>
+//
+// Of the Gaussian, taps rounded to nearest sum up to a window whose float is 2 to 3e-8 off, and a
+// variance is that float times the sum of squares, less a squared sum: as much of each window's
+// squared level would be in its variance, always with the same sign. It moved means of
+// photographs by 1e-6. With tap kMoved and its twin one float higher (kBy 1) or lower (-1) it is
+// 6e-10.
+template <int kCount, bool kIsUniform, int kMoved = 3, int kBy = 1>
 struct StripTaps {
   static constexpr int kTaps = kCount;
   static constexpr int kHalo = kTaps / 2;
   static constexpr bool kUniform = kIsUniform;
   static constexpr double kSigma = kUniform ? 0.0 : 1.5;
-
-  // Of the Gaussian. Rounded to nearest, taps sum up to a window whose float is 3e-8 off, and a
-  // variance is that float times the sum of squares, less a squared sum: as much of each window's
-  // squared level would be in its variance, always with the same sign. It moved means of
-  // photographs by 1e-6. With this tap and its twin a float higher it is 6e-10.
-  static constexpr int kRoundedUp = 3;
 
   float tap[kTaps];
   float partial[kTaps - 1];  // sum over a window row times the first k + 1 taps
@@ -38,8 +38,8 @@ struct StripTaps {
       const int offset = k - kHalo;
       const double distance = kHalo * kHalo - offset * offset;
       const double exact = kUniform ? 1.0 : exp_series(distance / (2.0 * kSigma * kSigma));
-      const bool is_up = !kUniform && (k == kRoundedUp || k == kTaps - 1 - kRoundedUp);
-      tap[k] = static_cast<float>(is_up ? exact * (1.0 + 0x1p-24) : exact);
+      const bool is_moved = !kUniform && (k == kMoved || k == kTaps - 1 - kMoved);
+      tap[k] = static_cast<float>(is_moved ? exact * (1.0 + kBy * 0x1p-24) : exact);
       row_sum += static_cast<double>(tap[k]);
     }
     double sum = 0.0;

@@ -1,0 +1,26 @@
+// Strips whose rows wait in shared memory: where they run, and the launch of single scales. The
+// kernels of other tasks than the value alone are compiled beside this file: each takes a while.
+#include "ssim/ssim_ring.cuh"
+
+namespace syncfree::ssim {
+
+extern template cudaError_t launch_ring_strips_as<StripTask::kErrors>(const Job<float>&,
+                                                                      cudaStream_t);
+extern template cudaError_t launch_ring_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                        cudaStream_t);
+
+bool takes_ring_strips(StripWindow window) {
+  return window == StripWindow::kGaussian &&
+         has_ring_strips(current_device_info().code_architecture);
+}
+
+cudaError_t launch_ring_strips(const Job<float>& job, cudaStream_t stream) {
+  double* const* slots = job.results.slots;
+  if (job.leaves_border_out() || job.clamp.enabled || slots[kContrastDeficit] != nullptr)
+    return launch_ring_strips_as<StripTask::kAnything>(job, stream);
+  return slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr
+             ? launch_ring_strips_as<StripTask::kErrors>(job, stream)
+             : launch_ring_strips_as<StripTask::kValue>(job, stream);
+}
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,32 @@
+// Fast path of the Gaussian where a multiprocessor has 132 KiB of shared memory: a strip's rows wait
+// there, which leaves registers for a way down a column with fewer operations.
+#pragma once
+
+#include "ssim/pixel_types.h"
+#include "ssim/ssim_ring_walk.cuh"
+#include "ssim/ssim_strip_grid.cuh"
+
+namespace syncfree::ssim {
+
+template <class Rows, StripTask kTask>
+__global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
+    ring_strip_kernel(const __grid_constant__ Job<float> job,
+                      const __grid_constant__ StripUnits units) {
+  if constexpr (kCompilesRingStrips) walk_down_strips<RingWalk<Rows, kTask>>(job, units);
+}
+
+template <StripTask kTask>
+cudaError_t launch_ring_strips_as(const Job<float>& job, cudaStream_t stream) {
+  const StripUnits units = strip_units(job.geometry);
+  const unsigned blocks = blocks_for_strips(job);
+  dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
+    // Both halos: an exchange between lanes ends what the compiler mixes.
+    if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
+      ring_strip_kernel<VectorRows<T, 2>, kTask><<<blocks, kStripThreads, 0, stream>>>(job, units);
+    else
+      ring_strip_kernel<StridedRows<T, 2>, kTask><<<blocks, kStripThreads, 0, stream>>>(job, units);
+  });
+  return cudaGetLastError();
+}
+
+}  // namespace syncfree::ssim

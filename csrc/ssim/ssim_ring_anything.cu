@@ -1,0 +1,8 @@
+// Strips whose rows wait in shared memory: contrast, clamped images and windows without padding.
+#include "ssim/ssim_ring.cuh"
+
+namespace syncfree::ssim {
+
+template cudaError_t launch_ring_strips_as<StripTask::kAnything>(const Job<float>&, cudaStream_t);
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,9 @@
+// Strips whose rows wait in shared memory: the value with squared and absolute errors beside it, as
+// `image_quality` asks for.
+#include "ssim/ssim_ring.cuh"
+
+namespace syncfree::ssim {
+
+template cudaError_t launch_ring_strips_as<StripTask::kErrors>(const Job<float>&, cudaStream_t);
+
+}  // namespace syncfree::ssim

@@ -1,0 +1,174 @@
+"""Looks for orders of additions of SSIM's ring strips of which the compiler makes the most.
+
+    python tools/kernel_variants/search_orders.py [--task kValue] [--keep-taps] [--out FOLDER]
+
+Needs nvcc and nvdisasm, and no GPU. Compiles one kernel with random orders
+(csrc/ssim/ssim_ring_orders.h) and reads its loop over pairs of rows: how many instructions it has,
+how many of those only move registers, and how many lie between the loads of a row's pixels and the
+first instruction that waits for the same scoreboard: fewer than about 700, and it waits for memory.
+The best are printed as they would stand in the header. Which of them is fastest a GPU has to tell:
+`compare.py` times them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = Path("csrc/ssim/ssim_ring_orders.h")
+KERNEL = """#include "ssim/ssim_ring.cuh"
+namespace syncfree::ssim {{
+template __global__ void ring_strip_kernel<VectorRows<float, 2>, StripTask::{task}>(
+    const __grid_constant__ Job<float>, const __grid_constant__ StripUnits);
+}}
+"""
+TAPS = "kAscending kDescending kMiddleFirst kEndsFirst kFifthFirst kSeventhFirst".split()
+ASKS = "kAtOnce kBeforeSums kAfterSums kBeforeSquares kAfterSquares".split()
+OUTPUTS = "kWithItsSums kWithTheSecondRow kLast".split()
+RECIPROCALS = 8  # of one pair of rows: four columns, two rows
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of SASS, with the scoreboards in its control code (64 bits after the opcode's)."""
+
+    address: int
+    text: str
+    control: int
+
+    @property
+    def sets(self) -> int:
+        """The scoreboard that its result releases; 7 for none."""
+        return self.control >> 46 & 7
+
+    def waits_for(self, scoreboard: int) -> bool:
+        """It is not issued before the scoreboard is released."""
+        return bool(self.control >> 52 >> scoreboard & 1)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What counts in the loop over pairs of rows."""
+
+    instructions: int
+    moves: int
+    distance: int  # from the last load of pixels to whoever waits for it first
+
+    @property
+    def cost(self) -> float:
+        """In instructions, about."""
+        return self.instructions + max(0, 700 - self.distance) / 10
+
+
+def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
+    """The instructions of the only kernel, and where its labels are."""
+    command = ["nvdisasm", "-hex", "-c", str(cubin)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    waiting: list[str] = []
+    opened = ("", 0)
+    for line in text.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            waiting.append(label[1])
+        elif first := re.match(r"\s+/\*([0-9a-f]{4,})\*/\s+(.*?);", line):
+            opened = (first[2].strip(), int(first[1], 16))
+            labels.update(dict.fromkeys(waiting, opened[1]))
+            waiting.clear()
+        elif (second := re.match(r"\s+/\* 0x([0-9a-f]{16}) \*/", line)) and opened[0]:
+            instructions.append(Instruction(opened[1], opened[0], int(second[1], 16)))
+            opened = ("", 0)
+    return instructions, labels
+
+
+def innermost_loop(instructions: list[Instruction], labels: dict[str, int]) -> Loop:
+    """Of those that compute the outputs of one pair of rows, the shortest.
+
+    Raises:
+        RuntimeError: There is none.
+    """
+    bodies = []
+    for each in instructions:
+        jump = re.search(r"BRA.*\((\.L_x_\d+)\)", each.text)
+        if jump and labels[jump[1]] < each.address:
+            body = [i for i in instructions if labels[jump[1]] <= i.address <= each.address]
+            if sum("MUFU.RCP" in i.text for i in body) == RECIPROCALS:
+                bodies.append(body)
+    if not bodies:
+        raise RuntimeError("no loop over pairs of rows in the kernel's SASS")
+    body = min(bodies, key=len)
+    # The last load of each scoreboard.
+    loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith("LDG.E.128")}
+    distances = [
+        next(k for k, each in enumerate(body[at + 1 :] + body, 1) if each.waits_for(scoreboard))
+        for scoreboard, at in loads.items()
+    ]
+    moves = sum(bool(re.match(r"(@!?P\d+ +)?(IMAD\.)?MOV", each.text)) for each in body)
+    return Loop(len(body), moves, min(distances))
+
+
+def random_orders(rng: random.Random, header: str, with_taps: bool) -> str:
+    """The header with other orders, the same for all tasks that have some of their own."""
+
+    def drawn(text: str, kind: str, names: list[str]) -> str:
+        return re.sub(rf"(?<={kind}::)k\w+", lambda _: rng.choice(names), text)
+
+    head, mark, tail = header.partition("// Orders of taps are the same")
+    if with_taps:
+        tail = drawn(tail, "TapOrder", TAPS)
+    return head + mark + drawn(drawn(tail, "AskAhead", ASKS), "FirstOutputs", OUTPUTS)
+
+
+def compiled(header: str, task: str, arch: str) -> Loop:
+    """The loop of a kernel with these orders."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        shutil.copytree(ROOT / "csrc", tree / "csrc")
+        (tree / HEADER).write_text(header)
+        (tree / "kernel.cu").write_text(KERNEL.format(task=task))
+        command = ["nvcc", "-std=c++20", "-O3", "-DNDEBUG", "-DSYNCFREE_WITH_CUDA", "-cubin"]
+        command += [f"-I{tree / 'csrc'}", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
+        command += [str(tree / "kernel.cu"), "-o", str(tree / "kernel.cubin")]
+        subprocess.run(command, capture_output=True, check=True)
+        return innermost_loop(*disassembled(tree / "kernel.cubin"))
+
+
+def main() -> None:
+    """Search and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--task", default="kValue", help="a name of StripTask")
+    parser.add_argument("--keep-taps", action="store_true", help="leave orders of taps as they are")
+    parser.add_argument("--arch", default="90")
+    parser.add_argument("--best", type=int, default=5, help="how many to print")
+    parser.add_argument("--out", type=Path, help="a folder for the headers of the best")
+    arguments = parser.parse_args()
+    rng = random.Random(arguments.seed)
+    now = (ROOT / HEADER).read_text()
+    headers = [now]
+    headers += [random_orders(rng, now, not arguments.keep_taps) for _ in range(arguments.count)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        loops = list(pool.map(lambda h: compiled(h, arguments.task, arguments.arch), headers))
+    print(f"as it is: {loops[0]}")
+    # Orders with the same loop are the same to the compiler, as far as this can see.
+    different = dict(zip(reversed(loops), reversed(headers), strict=True))
+    ranked = sorted(different.items(), key=lambda found: found[0].cost)
+    for rank, (loop, header) in enumerate(ranked[: arguments.best]):
+        print(f"{rank}: {loop}\n{header.partition('// Orders of taps')[2]}")
+        if arguments.out is not None:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            (arguments.out / f"{rank}.h").write_text(header)
+
+
+if __name__ == "__main__":
+    main()
