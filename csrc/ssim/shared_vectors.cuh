@@ -19,7 +19,7 @@ class SharedPlace {
   SharedPlace() = default;
 
 #ifdef __CUDA_ARCH__
-  explicit __device__ SharedPlace(const float* place)
+  explicit __device__ SharedPlace(float* place)
       : address_(static_cast<unsigned>(__cvta_generic_to_shared(place))) {}
 
   __device__ float load() const {

@@ -1,5 +1,5 @@
-// Fast path of the Gaussian where a multiprocessor has 132 KiB of shared memory: a strip's rows wait
-// there, which leaves registers for a way down a column with fewer operations.
+// Fast path of the Gaussian where a multiprocessor has 132 KiB of shared memory: a strip's rows
+// wait there, which leaves registers for a way down a column with fewer operations.
 #pragma once
 
 #include "ssim/pixel_types.h"

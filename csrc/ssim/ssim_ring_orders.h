@@ -19,12 +19,18 @@ enum class TapOrder {
 // The i-th of the inner taps 1 to 9.
 SYNCFREE_HD constexpr int inner_tap(TapOrder order, int i) {
   switch (order) {
-    case TapOrder::kAscending: return 1 + i;
-    case TapOrder::kDescending: return 9 - i;
-    case TapOrder::kMiddleFirst: return i % 2 == 0 ? 5 + (i + 1) / 2 : 5 - (i + 1) / 2;
-    case TapOrder::kEndsFirst: return i % 2 == 0 ? 1 + (i + 1) / 2 : 10 - (i + 1) / 2;
-    case TapOrder::kFifthFirst: return (i + 4) % 9 + 1;
-    case TapOrder::kSeventhFirst: return (i + 6) % 9 + 1;
+    case TapOrder::kAscending:
+      return 1 + i;
+    case TapOrder::kDescending:
+      return 9 - i;
+    case TapOrder::kMiddleFirst:
+      return i % 2 == 0 ? 5 + (i + 1) / 2 : 5 - (i + 1) / 2;
+    case TapOrder::kEndsFirst:
+      return i % 2 == 0 ? 1 + (i + 1) / 2 : 10 - (i + 1) / 2;
+    case TapOrder::kFifthFirst:
+      return (i + 4) % 9 + 1;
+    case TapOrder::kSeventhFirst:
+      return (i + 6) % 9 + 1;
   }
   return 0;
 }

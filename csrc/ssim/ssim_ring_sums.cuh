@@ -8,8 +8,8 @@
 
 namespace syncfree::ssim {
 
-// Of one warp: the last three pairs of rows of sums along a row, of both moments of s and of d. Each
-// lane touches its own columns alone.
+// Of one warp: the last three pairs of rows of sums along a row, of both moments of s and of d.
+// Each lane touches its own columns alone.
 struct RingLines {
   static constexpr int kMoment = kStripColumns;
   static constexpr int kRow = 4 * kMoment;
@@ -63,8 +63,8 @@ struct RingInput {
 };
 
 // What the rows that meet in a sum are about: levels of pairs of rows, of this one and of the three
-// before. Sums under way are about that of the pair before the last (`open`), near the middle of the
-// windows that the pair completes; rows that wait are about their own pair's.
+// before. Sums under way are about that of the pair before the last (`open`), near the middle of
+// the windows that the pair completes; rows that wait are about their own pair's.
 struct RingPivots {
   float now;
   float last;

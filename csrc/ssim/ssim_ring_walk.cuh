@@ -202,9 +202,9 @@ class RingWalk {
     if constexpr (kAddsErrors<kTask>)
       for (int r = 0; r < 2; ++r) add_errors(x_[r].d, squared_[r], row + r);
     d_.template add_row<kOrders.first_d, false>(pair_d_, about_d, first.d, first.dd,
-                                          [&] { load<0, kS>(first_s); });
+                                                [&] { load<0, kS>(first_s); });
     s_.template add_row<kOrders.first_s, false>(first_s, about_s, first.s, first.ss,
-                                          [&] { load<1, kD>(second_d); });
+                                                [&] { load<1, kD>(second_d); });
     if constexpr (kOrders.first_outputs == FirstOutputs::kWithItsSums) add_first();
     d_.template add_row<kOrders.second_d, true>(second_d, about_d, second.d, second.dd, [&] {
       load<1, kS>(second_s);
@@ -217,7 +217,7 @@ class RingWalk {
     pair_[2] = oldest;
     enter(rows, raw, row + 2);
     s_.template add_row<kOrders.second_s, true>(second_s, about_s, second.s, second.ss,
-                                          [&] { load<0, kD>(pair_d_); });
+                                                [&] { load<0, kD>(pair_d_); });
     sum_up();
     add_outputs(second, row + 1, row + 1 < end_ + kHalo, about_s, about_d);
     vote();
@@ -236,8 +236,7 @@ class RingWalk {
     history.about_pivots = is_plain ? history.about_pivots - 1 : kPairs;
     history.d_about_pivots = d_is_plain ? max(history.d_about_pivots - 1, 0) : kPairs;
     about_zero_ = history.about_pivots <= 1;
-    const SumDifference last = history.level[0], open = history.level[1],
-                        oldest = history.level[2];
+    const SumDifference last = history.level[0], open = history.level[1], oldest = history.level[2];
     history.level[0] = level;
     history.level[1] = last;
     history.level[2] = open;

@@ -1,7 +1,7 @@
 // Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
 // of other tasks than the value alone are compiled beside this file: each takes a while.
-#include "ssim/ssim_strip.cuh"
 #include "ssim/ssim_ring_window.cuh"
+#include "ssim/ssim_strip.cuh"
 
 namespace syncfree::ssim {
 

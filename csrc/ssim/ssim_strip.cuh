@@ -19,8 +19,7 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
 
 template <StripTask kTask, class Taps, class Rows>
 void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t stream) {
-  strip_kernel<Rows, kTask, Taps>
-      <<<blocks_for_strips(job), kStripThreads, 0, stream>>>(job, units);
+  strip_kernel<Rows, kTask, Taps><<<blocks_for_strips(job), kStripThreads, 0, stream>>>(job, units);
 }
 
 template <StripTask kTask, class Taps>

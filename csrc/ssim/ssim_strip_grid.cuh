@@ -102,9 +102,9 @@ __device__ void walk_down_strips(const Job<float>& job, const StripUnits& units)
 
 inline unsigned blocks_for_strips(const Job<float>& job) {
   const std::int64_t total = job.results.images * job.results.units_per_image;
-  return static_cast<unsigned>(
-      std::min<std::int64_t>((total + kStripWarps - 1) / kStripWarps,
-                             kStripBlocksPerMultiprocessor * current_device_info().multiprocessors));
+  return static_cast<unsigned>(std::min<std::int64_t>(
+      (total + kStripWarps - 1) / kStripWarps,
+      kStripBlocksPerMultiprocessor * current_device_info().multiprocessors));
 }
 
 }  // namespace syncfree::ssim

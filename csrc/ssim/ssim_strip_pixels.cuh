@@ -25,8 +25,10 @@ __device__ SumDifference convert_row(const RowData<T, kCount, kHalos>& data,
     own.d[c] = x.d;
   }
   const float halo = to<float>(data.halo[0]);
-  if constexpr (kHalos == 2) return sum_difference(halo, to<float>(data.halo[1]));
-  else return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
+  if constexpr (kHalos == 2)
+    return sum_difference(halo, to<float>(data.halo[1]));
+  else
+    return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
 }
 
 // The mean over the lanes of a warp whose own is usual.

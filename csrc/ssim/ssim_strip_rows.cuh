@@ -13,8 +13,8 @@ inline constexpr int kColumns = 4;  // of one lane
 inline constexpr int kStripColumns = 32 * kColumns;
 
 // Raw elements stay in registers while they are on their way; conversion waits for the load.
-// One element of the halo is of a in the first lanes and of b in those from 16 on, two are of both in
-// the first: a load more, and no exchange between lanes.
+// One element of the halo is of a in the first lanes and of b in those from 16 on, two are of both
+// in the first: a load more, and no exchange between lanes.
 template <class T, int kCount = kColumns, int kHalos = 1>
 struct RowData {
   T a[kCount];

@@ -31,9 +31,9 @@ template __global__ void ring_strip_kernel<VectorRows<float, 2>, StripTask::{tas
     const __grid_constant__ Job<float>, const __grid_constant__ StripUnits);
 }}
 """
-TAPS = "kAscending kDescending kMiddleFirst kEndsFirst kFifthFirst kSeventhFirst".split()
-ASKS = "kAtOnce kBeforeSums kAfterSums kBeforeSquares kAfterSquares".split()
-OUTPUTS = "kWithItsSums kWithTheSecondRow kLast".split()
+TAPS = ["kAscending", "kDescending", "kMiddleFirst", "kEndsFirst", "kFifthFirst", "kSeventhFirst"]
+ASKS = ["kAtOnce", "kBeforeSums", "kAfterSums", "kBeforeSquares", "kAfterSquares"]
+OUTPUTS = ["kWithItsSums", "kWithTheSecondRow", "kLast"]
 RECIPROCALS = 8  # of one pair of rows: four columns, two rows
 
 
@@ -117,7 +117,7 @@ def innermost_loop(instructions: list[Instruction], labels: dict[str, int]) -> L
 
 
 def random_orders(rng: random.Random, header: str, with_taps: bool) -> str:
-    """The header with other orders, the same for all tasks that have some of their own."""
+    """The header with other orders of all tasks."""
 
     def drawn(text: str, kind: str, names: list[str]) -> str:
         return re.sub(rf"(?<={kind}::)k\w+", lambda _: rng.choice(names), text)

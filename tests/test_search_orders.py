@@ -1,0 +1,92 @@
+"""The script that looks for orders of additions: what it reads of a kernel's SASS."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from kernel_variants import search_orders
+from kernel_variants.search_orders import Instruction, Loop, innermost_loop
+
+HEADER = (search_orders.ROOT / search_orders.HEADER).read_text()
+
+
+def instruction(
+    address: int, text: str, sets: int = 7, waits_for: int | None = None
+) -> Instruction:
+    waits = 0 if waits_for is None else 1 << 52 + waits_for
+    return Instruction(address, text, sets << 46 | waits)
+
+
+def loop(first_wait: int) -> tuple[list[Instruction], dict[str, int]]:
+    """Twenty instructions, whose pixels are asked for in the fourth and fifth."""
+    texts = ["FADD R1, R2, R3"] * 20
+    texts[3] = texts[4] = "LDG.E.128 R4, desc[UR4][R8.64]"
+    texts[6:14] = ["MUFU.RCP R1, R1"] * 8
+    texts[15] = "@P1 MOV R1, R2"
+    texts[16] = "IMAD.MOV.U32 R1, RZ, RZ, R2"
+    texts[19] = "@P2 BRA P5, `(.L_x_1)"
+    body = [
+        instruction(
+            16 * i, text, 5 if "LDG" in text else 7, waits_for=5 if i == first_wait else None
+        )
+        for i, text in enumerate(texts)
+    ]
+    return [*body, instruction(320, "EXIT")], {".L_x_1": 0, ".L_x_2": 320}
+
+
+def test_a_loop_is_counted() -> None:
+    assert innermost_loop(*loop(first_wait=17)) == Loop(instructions=20, moves=2, distance=13)
+
+
+def test_behind_the_last_instruction_comes_the_first() -> None:
+    assert innermost_loop(*loop(first_wait=0)).distance == 16
+
+
+def test_a_loop_around_another_is_left_alone() -> None:
+    body, labels = loop(first_wait=17)
+    around = [*body[:-1], instruction(320, "BRA `(.L_x_1)")]
+    assert innermost_loop(around, labels).instructions == 20
+
+
+def test_a_kernel_without_the_loop_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="no loop over pairs of rows"):
+        innermost_loop([instruction(0, "EXIT")], {})
+
+
+def test_control_codes_are_read() -> None:
+    one = instruction(0, "LDG.E.128 R4, desc[UR4][R8.64]", sets=3, waits_for=2)
+    assert one.sets == 3
+    assert [one.waits_for(i) for i in range(6)] == [False, False, True, False, False, False]
+
+
+def test_waiting_costs() -> None:
+    assert Loop(920, 0, 700).cost == Loop(920, 9, 800).cost == 920
+    assert Loop(920, 0, 600).cost == 930
+
+
+@pytest.mark.parametrize("with_taps", [True, False])
+def test_random_orders_change_choices_alone(with_taps: bool) -> None:
+    found = search_orders.random_orders(random.Random(1), HEADER, with_taps)
+    assert found != HEADER
+    hidden = r"(?<=::)k\w+"
+    assert re.sub(hidden, "", found) == re.sub(hidden, "", HEADER)
+    if not with_taps:
+        taps = r"TapOrder::\w+"
+        assert re.findall(taps, found) == re.findall(taps, HEADER)
+    names = re.findall(
+        r"(?:AskAhead|FirstOutputs|TapOrder)::(k\w+)", found.partition("// Orders of taps")[2]
+    )
+    assert set(names) <= {*search_orders.TAPS, *search_orders.ASKS, *search_orders.OUTPUTS}
+
+
+def test_all_names_are_those_of_the_header() -> None:
+    for kind, names in (
+        ("TapOrder", search_orders.TAPS),
+        ("AskAhead", search_orders.ASKS),
+        ("FirstOutputs", search_orders.OUTPUTS),
+    ):
+        listed = re.search(rf"enum class {kind} \{{(.*?)\}}", HEADER, re.DOTALL)
+        assert listed is not None
+        assert re.findall(r"k\w+", listed[1]) == names
