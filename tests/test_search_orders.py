@@ -55,6 +55,15 @@ def test_a_kernel_without_the_loop_is_refused() -> None:
         innermost_loop([instruction(0, "EXIT")], {})
 
 
+def test_a_loop_without_loads_is_refused() -> None:
+    body, labels = loop(first_wait=17)
+    without = [
+        Instruction(i.address, i.text.replace("LDG.E.128", "LDG.E"), i.control) for i in body
+    ]
+    with pytest.raises(RuntimeError, match="loads no pixels"):
+        innermost_loop(without, labels)
+
+
 def test_control_codes_are_read() -> None:
     one = instruction(0, "LDG.E.128 R4, desc[UR4][R8.64]", sets=3, waits_for=2)
     assert one.sets == 3

@@ -87,9 +87,10 @@ double strip_tap_sum(StripWindow window);  // of strips on the current device
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
 
-// The same for the Gaussian where a multiprocessor has shared memory for rows that wait: compute
-// capability 9.0, 10.0 and 10.3. There the others are compiled empty for the Gaussian, as these are
-// elsewhere: nobody launches them.
+// The same for the Gaussian where a multiprocessor has shared memory for rows that wait: code for
+// compute capability 9.0 to 10.3. (That for 8.0 runs on 8.6 and 8.9, too, which have 100 KiB.)
+// There the others are compiled empty for the Gaussian, as these are elsewhere: nobody launches
+// them.
 SYNCFREE_HD constexpr bool has_ring_strips(int architecture) {
   return architecture >= 90 && architecture < 110;
 }

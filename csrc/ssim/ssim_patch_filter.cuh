@@ -9,7 +9,7 @@ inline constexpr int kRun = 8;           // outputs of one thread, below or besi
 inline constexpr int kPivotOutputs = 4;  // of these that share a pivot
 
 // Means and variances under a run of windows, of values that are pixels or, in the second pass,
-// columns of them with a mean and a variance each. Taps are those of strips, whose ends are 1, so
+// columns of them with a mean and a variance each. Taps are scaled so that their ends are 1, so
 // that means come out times the sum of the taps and variances times its square.
 //
 // The pivot of neighbouring outputs lies in the middle of all their windows: what they hold near it

@@ -1,5 +1,6 @@
-// Fast path of the Gaussian where a multiprocessor has 132 KiB of shared memory: a strip's rows
-// wait there, which leaves registers for a way down a column with fewer operations.
+// Fast path of the Gaussian where each multiprocessor that runs the code has 132 KiB of shared
+// memory: a strip's rows wait there, which leaves registers for a way down a column with fewer
+// operations.
 #pragma once
 
 #include "ssim/pixel_types.h"
@@ -12,7 +13,10 @@ template <class Rows, StripTask kTask>
 __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
     ring_strip_kernel(const __grid_constant__ Job<float> job,
                       const __grid_constant__ StripUnits units) {
-  if constexpr (kCompilesRingStrips) walk_down_strips<RingWalk<Rows, kTask>>(job, units);
+  if constexpr (kCompilesRingStrips)
+    walk_down_strips<RingWalk<Rows, kTask>>(job, units);
+  else
+    __trap();  // an error, where nothing would be written
 }
 
 template <StripTask kTask>

@@ -128,11 +128,11 @@ class RingSums {
     ask_ahead();
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      move(u[c], v[c], pivots.open - pivots.now, kRowSum);
-      move(rows.sixth[c], square_rows.sixth[c], pivots.open - pivots.oldest, kRowSum);
+      move(u[c], v[c], __fsub_rn(pivots.open, pivots.now), kRowSum);
+      move(rows.sixth[c], square_rows.sixth[c], __fsub_rn(pivots.open, pivots.oldest), kRowSum);
       // Three rows before the first of a pair lies in the pair before the last, whose level it has.
       if constexpr (kIsSecond)
-        move(rows.third[c], square_rows.third[c], pivots.open - pivots.last, kRowSum);
+        move(rows.third[c], square_rows.third[c], __fsub_rn(pivots.open, pivots.last), kRowSum);
       sum[c] = add(sum_[c], u[c] + rows.sixth[c], rows.third[c]);
       square[c] = add(square_[c], v[c] + square_rows.sixth[c], square_rows.third[c]);
     }
@@ -145,7 +145,8 @@ class RingSums {
     for (int k = 0; k < kOpen; ++k) {
       const auto weight = static_cast<float>(kRowSum * kTaps.sum_of_open(kOpen - 1 - k));
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) move(sum_[c][k], square_[c][k], to - from, weight);
+      for (int c = 0; c < kColumns; ++c)
+        move(sum_[c][k], square_[c][k], __fsub_rn(to, from), weight);
     }
   }
 

@@ -91,8 +91,8 @@ class RingWalk {
     memory_.history[lane] = {};
     last_pair_ = {};
     enter(rows, ahead, row - 2);
-    judge();  // for the sums alone
     about_zero_ = true;
+    judge();  // for the sums alone
     enter(rows, ahead, row);
     load<0, kD>(pair_d_);
     judge();

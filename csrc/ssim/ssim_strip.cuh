@@ -15,6 +15,8 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
     strip_kernel(const __grid_constant__ Job<float> job, const __grid_constant__ StripUnits units) {
   if constexpr (Taps::kUniform || kCompilesStrips)
     walk_down_strips<StripWalk<Rows, kTask, Taps>>(job, units);
+  else
+    __trap();  // an error, where nothing would be written
 }
 
 template <StripTask kTask, class Taps, class Rows>

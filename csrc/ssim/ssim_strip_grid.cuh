@@ -46,7 +46,8 @@ class StripShare {
 
 // Whole strips first, neighbours at the same time, then a share of what is left. Sectors of memory
 // that neighbours have in common come from there once where strips are whole. For walks that leave
-// memory less time: the uniform window's, and those that write the images of a next scale.
+// memory less time: those of the uniform window and of rings, and those that write the images of a
+// next scale.
 template <>
 class StripShare<true> {
  public:

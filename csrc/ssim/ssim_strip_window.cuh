@@ -17,7 +17,7 @@ SYNCFREE_HD constexpr double exp_series(double x) {
 // Taps as immediates, scaled so that the end taps are 1: the first tap of a sum is then a copy and
 // the last an addition. Those of a uniform window are all 1.
 //
-// Of the Gaussian, taps rounded to nearest sum up to a window whose float is 2 to 3e-8 off, and a
+// Of the Gaussian, taps rounded to nearest sum up to a window whose float is up to 3e-8 off, and a
 // variance is that float times the sum of squares, less a squared sum: as much of each window's
 // squared level would be in its variance, always with the same sign. It moved means of
 // photographs by 1e-6. With tap kMoved and its twin one float higher (kBy 1) or lower (-1) it is

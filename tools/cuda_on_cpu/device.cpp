@@ -12,6 +12,10 @@ int from_environment(const char* name, int otherwise) {
   return wanted != nullptr ? std::atoi(wanted) : otherwise;
 }
 
+int architecture() {
+  return from_environment("CUDA_ON_CPU_ARCHITECTURE", 90);
+}
+
 }  // namespace
 
 extern "C" {
@@ -31,10 +35,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = from_environment("CUDA_ON_CPU_MULTIPROCESSORS", 4);
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
+      *value = architecture() / 10;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
+      *value = architecture() % 10;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = from_environment("CUDA_ON_CPU_SHARED_MEMORY", 227) << 10;  // in KiB

@@ -108,6 +108,8 @@ def innermost_loop(instructions: list[Instruction], labels: dict[str, int]) -> L
     body = min(bodies, key=len)
     # The last load of each scoreboard.
     loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith("LDG.E.128")}
+    if not loads:
+        raise RuntimeError("the loop over pairs of rows loads no pixels four at a time")
     distances = [
         next(k for k, each in enumerate(body[at + 1 :] + body, 1) if each.waits_for(scoreboard))
         for scoreboard, at in loads.items()

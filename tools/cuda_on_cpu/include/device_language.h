@@ -189,8 +189,11 @@ cudaError_t set_attribute(F* kernel, cudaFuncAttribute attribute, int value) {
 // All code is of the device's own architecture.
 template <class F>
 cudaError_t function_attributes(cudaFuncAttributes* attributes, F*) {
+  int major, minor;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
   *attributes = {};
-  attributes->ptxVersion = 90;
+  attributes->ptxVersion = 10 * major + minor;
   return cudaSuccess;
 }
 
@@ -253,6 +256,7 @@ constexpr auto max(A a, B b) {
 #define __fmul_rn ::cuda_on_cpu::multiply_rounded
 #define __fsub_rn ::cuda_on_cpu::subtract_rounded
 #define __int_as_float ::cuda_on_cpu::bits_as_float
+#define __trap std::abort
 #define __vabsdiffu4 ::cuda_on_cpu::absolute_byte_differences
 #define __dp4a ::cuda_on_cpu::dot_bytes
 #define __hgtu2_mask ::cuda_on_cpu::greater_unordered_mask
