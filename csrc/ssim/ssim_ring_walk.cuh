@@ -199,8 +199,11 @@ class RingWalk {
     RingInput first_s, second_d, second_s;
     StripMoments first, second;
     const auto add_first = [&] { add_outputs(first, row, true, about_s, about_d); };
+    // A unit counts the rows that are taken while its outputs leave, the first of a strip those
+    // before too (`forget`), so that each row is counted once, wherever a warp begins.
     if constexpr (kAddsErrors<kTask>)
-      for (int r = 0; r < 2; ++r) add_errors(x_[r].d, squared_[r], row + r);
+      for (int r = 0; r < 2; ++r)
+        outputs_.template add_errors<Rows::kAligned>(x_[r].d, squared_[r], row + r);
     d_.template add_row<kOrders.first_d, false>(pair_d_, about_d, first.d, first.dd,
                                                 [&] { load<0, kS>(first_s); });
     s_.template add_row<kOrders.first_s, false>(first_s, about_s, first.s, first.ss,
@@ -264,20 +267,6 @@ class RingWalk {
       outputs_.add_row(sums, y, counts, zero_s, __fmul_rn(about_d.open, kTapSum));
     else
       outputs_.add_row(sums, y, counts, zero_s);
-  }
-
-  // A unit counts the rows that enter while its outputs leave, the first of a strip those before
-  // too (`forget`), so that each row is counted once, wherever a warp begins.
-  __device__ void add_errors(const float (&d)[kColumns], float squared, int row) {
-    float error[kColumns], size[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      error[c] = Rows::kAligned || outputs_.has_column(c) ? d[c] : 0.0f;
-      size[c] = fabsf(error[c]);
-    }
-    if constexpr (!Rows::kAligned) squared = PixelSums::over_squares(error);
-    const bool is_row_of_image = static_cast<unsigned>(row) < static_cast<unsigned>(height());
-    outputs_.add_errors(squared, PixelSums::over(size), is_row_of_image);
   }
 
   // What s is taken relative to, the same for a strip wherever a warp begins: its mean over rows.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ssim/ssim_finish.cuh"
+#include "ssim/ssim_strip_levels.cuh"
 #include "ssim/ssim_strip_task.h"
 #include "ssim/ssim_strip_window.cuh"
 #include "ssim/ssim_terms.cuh"
@@ -67,10 +68,20 @@ class StripOutputs {
 
   __device__ bool has_column(int c) const { return first_column_ + c < width(); }
 
-  // Sums over the lane's columns of a row, which counts if the image has it.
-  __device__ void add_errors(float squared, float absolute, bool counts) {
+  // Of a row, which counts if the image has it. `squared` is the sum over the lane's columns, for
+  // which the test for pivots has a use, too; it is used where the image has all or none of them.
+  template <bool kWholeLanes>
+  __device__ void add_errors(const float (&d)[kColumns], float squared, int row) {
+    float error[kColumns], size[kColumns];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      error[c] = kWholeLanes || has_column(c) ? d[c] : 0.0f;
+      size[c] = fabsf(error[c]);
+    }
+    if constexpr (!kWholeLanes) squared = PixelSums::over_squares(error);
+    const bool counts = static_cast<unsigned>(row) < static_cast<unsigned>(height());
     squared = squared_ + squared;
-    absolute = absolute_ + absolute;
+    const float absolute = absolute_ + PixelSums::over(size);
     squared_ = counts ? squared : squared_;
     absolute_ = counts ? absolute : absolute_;
   }

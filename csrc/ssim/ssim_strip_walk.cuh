@@ -147,10 +147,11 @@ class StripWalk {
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
     const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};
-    if constexpr (kAddsErrors<kTask>) {
-      add_errors(x[0].d, of_row[0], row);
-      add_errors(x[1].d, of_row[1], row + 1);
-    }
+    // A unit counts the rows that enter while its outputs leave, the first of a strip those before
+    // too (`forget`), so that each row is counted once, wherever a warp begins.
+    if constexpr (kAddsErrors<kTask>)
+      for (int r = 0; r < 2; ++r)
+        outputs_.template add_errors<Rows::kAligned>(x[r].d, of_row[r].square.d, row + r);
     PixelSums pair = of_row[0] + of_row[1];
     pair.square.s = 0.0f;  // which nothing asks for
     const PixelSums two_pairs = history().last_pair + pair;
@@ -203,22 +204,6 @@ class StripWalk {
       return is_first_of_pair || row < end_ + kHalo;
     else
       return static_cast<unsigned>(row - first_counting_) < counting_;
-  }
-
-  // A unit counts the rows that enter while its outputs leave, the first of a strip those before
-  // too
-  // (`forget`), so that each row is counted once, wherever a warp begins. Squares of whole lanes
-  // are summed already, for the test for pivots.
-  __device__ void add_errors(const float (&d)[kColumns], const PixelSums& of_row, int row) {
-    float error[kColumns], size[kColumns];
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      error[c] = Rows::kAligned || outputs_.has_column(c) ? d[c] : 0.0f;
-      size[c] = fabsf(error[c]);
-    }
-    const float squared = Rows::kAligned ? of_row.square.d : PixelSums::over_squares(error);
-    const bool is_row_of_image = static_cast<unsigned>(row) < static_cast<unsigned>(height());
-    outputs_.add_errors(squared, PixelSums::over(size), is_row_of_image);
   }
 
   template <int kOffset, class About>
