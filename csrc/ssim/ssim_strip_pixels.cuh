@@ -31,6 +31,15 @@ __device__ SumDifference convert_row(const RowData<T, kCount, kHalos>& data,
     return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
 }
 
+// Four bytes as floats of 2^23 and more, which hold them in their last bits.
+__device__ inline void in_last_bits(const std::uint8_t (&bytes)[4], float (&x)[4]) {
+  unsigned word;
+  memcpy(&word, bytes, sizeof word);
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    x[i] = detail::bit_cast<float>(__byte_perm(word, 0x4b000000u, 0x7440u + i));
+}
+
 // The mean over the lanes of a warp whose own is usual.
 template <class Rules>
 __device__ float mean_of_usual(float mean) {

@@ -77,6 +77,15 @@ inline float bits_as_float(std::uint32_t bits) {
   return x;
 }
 
+// Byte i of the result is that which nibble i of the selector names, of the eight of x and y.
+inline unsigned byte_perm(unsigned x, unsigned y, unsigned selector) {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  return result;
+}
+
 // Four bytes in a word.
 inline unsigned absolute_byte_differences(unsigned a, unsigned b) {
   unsigned result = 0;
@@ -257,6 +266,7 @@ constexpr auto max(A a, B b) {
 #define __fsub_rn ::cuda_on_cpu::subtract_rounded
 #define __int_as_float ::cuda_on_cpu::bits_as_float
 #define __trap std::abort
+#define __byte_perm ::cuda_on_cpu::byte_perm
 #define __vabsdiffu4 ::cuda_on_cpu::absolute_byte_differences
 #define __dp4a ::cuda_on_cpu::dot_bytes
 #define __hgtu2_mask ::cuda_on_cpu::greater_unordered_mask
