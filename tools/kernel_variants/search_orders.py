@@ -1,6 +1,6 @@
 """Looks for orders of additions of SSIM's ring strips of which the compiler makes the most.
 
-    python tools/kernel_variants/search_orders.py [--task kValue] [--keep-taps] [--out FOLDER]
+    python tools/kernel_variants/search_orders.py [--task kValue] [--type float] [--keep-taps] [--out FOLDER]
 
 Needs nvcc and nvdisasm, and no GPU. Compiles one kernel with random orders
 (csrc/ssim/ssim_ring_orders.h) and reads its loop over pairs of rows: how many instructions it has,
@@ -27,13 +27,20 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADER = Path("csrc/ssim/ssim_ring_orders.h")
 KERNEL = """#include "ssim/ssim_ring.cuh"
 namespace syncfree::ssim {{
-template __global__ void ring_strip_kernel<VectorRows<float, 2>, StripTask::{task}>(
+template __global__ void ring_strip_kernel<VectorRows<{element}, 2>, StripTask::{task}>(
     const __grid_constant__ Job<float>, const __grid_constant__ StripUnits);
 }}
 """
 TAPS = ["kAscending", "kDescending", "kMiddleFirst", "kEndsFirst", "kFifthFirst", "kSeventhFirst"]
 ASKS = ["kAtOnce", "kBeforeSums", "kAfterSums", "kBeforeSquares", "kAfterSquares"]
 OUTPUTS = ["kWithItsSums", "kWithTheSecondRow", "kLast"]
+# Of four pixels, by their type.
+LOADS = {
+    "float": "LDG.E.128",
+    "Half": "LDG.E.64",
+    "BFloat16": "LDG.E.64",
+    "std::uint8_t": "LDG.E",
+}
 RECIPROCALS = 8  # of one pair of rows: four columns, two rows
 
 
@@ -90,7 +97,9 @@ def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
     return instructions, labels
 
 
-def innermost_loop(instructions: list[Instruction], labels: dict[str, int]) -> Loop:
+def innermost_loop(
+    instructions: list[Instruction], labels: dict[str, int], load: str = "LDG.E.128"
+) -> Loop:
     """Of those that compute the outputs of one pair of rows, the shortest.
 
     Raises:
@@ -107,7 +116,7 @@ def innermost_loop(instructions: list[Instruction], labels: dict[str, int]) -> L
         raise RuntimeError("no loop over pairs of rows in the kernel's SASS")
     body = min(bodies, key=len)
     # The last load of each scoreboard.
-    loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith("LDG.E.128")}
+    loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith(load + " ")}
     if not loads:
         raise RuntimeError("the loop over pairs of rows loads no pixels four at a time")
     distances = [
@@ -130,18 +139,18 @@ def random_orders(rng: random.Random, header: str, with_taps: bool) -> str:
     return head + mark + drawn(drawn(tail, "AskAhead", ASKS), "FirstOutputs", OUTPUTS)
 
 
-def compiled(header: str, task: str, arch: str) -> Loop:
+def compiled(header: str, task: str, element: str, arch: str) -> Loop:
     """The loop of a kernel with these orders."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         shutil.copytree(ROOT / "csrc", tree / "csrc")
         (tree / HEADER).write_text(header)
-        (tree / "kernel.cu").write_text(KERNEL.format(task=task))
+        (tree / "kernel.cu").write_text(KERNEL.format(task=task, element=element))
         command = ["nvcc", "-std=c++20", "-O3", "-DNDEBUG", "-DSYNCFREE_WITH_CUDA", "-cubin"]
         command += [f"-I{tree / 'csrc'}", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
         command += [str(tree / "kernel.cu"), "-o", str(tree / "kernel.cubin")]
         subprocess.run(command, capture_output=True, check=True)
-        return innermost_loop(*disassembled(tree / "kernel.cubin"))
+        return innermost_loop(*disassembled(tree / "kernel.cubin"), LOADS[element])
 
 
 def main() -> None:
@@ -150,6 +159,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--task", default="kValue", help="a name of StripTask")
+    parser.add_argument("--type", default="float", choices=LOADS, help="of the pixels")
     parser.add_argument("--keep-taps", action="store_true", help="leave orders of taps as they are")
     parser.add_argument("--arch", default="90")
     parser.add_argument("--best", type=int, default=5, help="how many to print")
@@ -160,7 +170,7 @@ def main() -> None:
     headers = [now]
     headers += [random_orders(rng, now, not arguments.keep_taps) for _ in range(arguments.count)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        loops = list(pool.map(lambda h: compiled(h, arguments.task, arguments.arch), headers))
+        loops = list(pool.map(lambda h: compiled(h, arguments.task, arguments.type, arguments.arch), headers))
     print(f"as it is: {loops[0]}")
     # Orders with the same loop are the same to the compiler, as far as this can see.
     different = dict(zip(reversed(loops), reversed(headers), strict=True))
