@@ -64,6 +64,27 @@ def test_a_loop_without_loads_is_refused() -> None:
         innermost_loop(without, labels)
 
 
+def test_pixels_of_other_types_take_narrower_loads() -> None:
+    body, labels = loop(first_wait=17)
+    bytes_ = [Instruction(i.address, i.text.replace("LDG.E.128", "LDG.E"), i.control) for i in body]
+    assert innermost_loop(bytes_, labels, search_orders.LOADS["std::uint8_t"]).distance == 13
+    with pytest.raises(RuntimeError, match=r"LDG\.E\.64"):
+        innermost_loop(bytes_, labels, search_orders.LOADS["Half"])
+
+
+@pytest.mark.parametrize("missing", ["nvcc", "nvdisasm"])
+def test_a_missing_tool_is_named(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["search_orders.py", "--count", "0"])
+    monkeypatch.setattr(
+        search_orders.shutil, "which", lambda name: None if name == missing else name
+    )
+    with pytest.raises(SystemExit):
+        search_orders.main()
+    assert f"{missing} is not in PATH" in capsys.readouterr().err
+
+
 def test_control_codes_are_read() -> None:
     one = instruction(0, "LDG.E.128 R4, desc[UR4][R8.64]", sets=3, waits_for=2)
     assert one.sets == 3

@@ -1,6 +1,7 @@
 """Looks for orders of additions of SSIM's ring strips of which the compiler makes the most.
 
-    python tools/kernel_variants/search_orders.py [--task kValue] [--type float] [--keep-taps] [--out FOLDER]
+    python tools/kernel_variants/search_orders.py [--task kValue] [--type float] [--keep-taps]
+                                                  [--out FOLDER]
 
 Needs nvcc and nvdisasm, and no GPU. Compiles one kernel with random orders
 (csrc/ssim/ssim_ring_orders.h) and reads its loop over pairs of rows: how many instructions it has,
@@ -118,7 +119,7 @@ def innermost_loop(
     # The last load of each scoreboard.
     loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith(load + " ")}
     if not loads:
-        raise RuntimeError("the loop over pairs of rows loads no pixels four at a time")
+        raise RuntimeError(f"the loop over pairs of rows loads no pixels four at a time ({load})")
     distances = [
         next(k for k, each in enumerate(body[at + 1 :] + body, 1) if each.waits_for(scoreboard))
         for scoreboard, at in loads.items()
@@ -165,12 +166,20 @@ def main() -> None:
     parser.add_argument("--best", type=int, default=5, help="how many to print")
     parser.add_argument("--out", type=Path, help="a folder for the headers of the best")
     arguments = parser.parse_args()
+    for program in ("nvcc", "nvdisasm"):
+        if shutil.which(program) is None:
+            parser.error(f"{program} is not in PATH: it comes with the CUDA toolkit")
     rng = random.Random(arguments.seed)
     now = (ROOT / HEADER).read_text()
     headers = [now]
     headers += [random_orders(rng, now, not arguments.keep_taps) for _ in range(arguments.count)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        loops = list(pool.map(lambda h: compiled(h, arguments.task, arguments.type, arguments.arch), headers))
+        loops = list(
+            pool.map(
+                lambda header: compiled(header, arguments.task, arguments.type, arguments.arch),
+                headers,
+            )
+        )
     print(f"as it is: {loops[0]}")
     # Orders with the same loop are the same to the compiler, as far as this can see.
     different = dict(zip(reversed(loops), reversed(headers), strict=True))
