@@ -1,6 +1,7 @@
 # What `syncfree info` says about the build.
+# A tree with changes that no commit has says so: figures are taken with the sources that were built.
 execute_process(
-  COMMAND git rev-parse --short=12 HEAD
+  COMMAND git describe --always --abbrev=12 --exclude=* --dirty=+changes
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
   OUTPUT_VARIABLE SYNCFREE_GIT_REVISION OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE no_git)
 if(no_git)
