@@ -303,17 +303,12 @@ class RingWalk {
 
   __device__ SumDifference convert(const Row& data, OwnColumns<kColumns>& own) const {
     if constexpr (std::is_same_v<Element, std::uint8_t> && !kClamps<kTask> && !kPools) {
-      float a[kColumns], b[kColumns];
-      in_last_bits(data.a, a);
-      in_last_bits(data.b, b);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const SumDifference x = sum_difference_of_bytes(a[c], b[c]);
-        own.s[c] = x.s;
-        own.d[c] = x.d;
-      }
       const auto byte = [](unsigned x) { return detail::bit_cast<float>(0x4b000000u | x); };
-      return sum_difference_of_bytes(byte(data.halo[0]), byte(data.halo[1]));
+      RowData<float, kColumns, 2> row{{}, {}, {byte(data.halo[0]), byte(data.halo[1])}};
+      in_last_bits(data.a, row.a);
+      in_last_bits(data.b, row.b);
+      return convert_row(
+          row, [this](float a, float b) { return sum_difference_of_bytes(a, b); }, own);
     } else {
       return convert_row(data, [this](float a, float b) { return sum_difference(a, b); }, own);
     }

@@ -99,7 +99,7 @@ def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
 
 
 def innermost_loop(
-    instructions: list[Instruction], labels: dict[str, int], load: str = "LDG.E.128"
+    instructions: list[Instruction], labels: dict[str, int], load: str = LOADS["float"]
 ) -> Loop:
     """Of those that compute the outputs of one pair of rows, the shortest.
 
