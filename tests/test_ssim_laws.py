@@ -16,7 +16,7 @@ from cases import CROWD, DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
 from drawing import examples
 from instruction_sets import every_lower_set, passes_with
 from ssim_reference import Window
-from syncfree.functional.image import structural_similarity_index_measure
+from syncfree.functional.image import image_quality, structural_similarity_index_measure
 
 # One for each path that a problem may take.
 PATHS = [
@@ -60,6 +60,22 @@ def test_identical_images_have_exactly_one(
         return_contrast_sensitivity=True,
     )
     assert torch.equal(contrast, torch.ones_like(contrast))
+
+
+# Strips take images of this size, one with aligned rows and one whose last column stands alone.
+@pytest.mark.parametrize("width", [516, 517])
+def test_bytes_have_the_bits_of_their_numbers(width: int, device: str) -> None:
+    """Which a wrong byte shows anywhere, at a border and in the last column too."""
+    preds, target = image_pair((2, 3, 301, width), torch.uint8, device)
+    bytes_, floats = (
+        image_quality(a, b, 255.0, reduction="none")
+        for a, b in ((preds, target), (preds.float(), target.float()))
+    )
+    assert torch.equal(bytes_.ssim, floats.ssim)
+    assert torch.equal(
+        values(preds, target, Window(), data_range=255.0),
+        values(preds.float(), target.float(), Window(), data_range=255.0),
+    )
 
 
 @pytest.mark.fuzz
