@@ -24,6 +24,7 @@ struct RingMemory {
   RingLines lines;
   alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
   History history[32];
+  RowPrefetch prefetch[32];
 };
 
 // A pair of rows enters shared memory while the one before is added up, so that nobody waits for it
@@ -67,6 +68,9 @@ class RingWalk {
     own_ = SharedPlace(own_row());
     halo_ = SharedPlace(memory_.rows + kMargin + columns.halo_slot);
     has_halo_ = lane < 2 * kHalo;
+    if constexpr (kPrefetches)
+      memory_.prefetch[lane] = RowPrefetch(job_, plane / g.channels, plane % g.channels, strip_begin,
+                                           sizeof(Element));
     pair_[0] = SharedPlace(memory_.lines.row + kColumns * lane);
     pair_[1] = pair_[0] + RingLines::kPair;
     pair_[2] = pair_[1] + RingLines::kPair;
@@ -124,6 +128,8 @@ class RingWalk {
   using Row = typename Rows::Row;
   using RawPair = Row[2];
   using Rules = LevelRules<RingWindow>;
+  // The images that a scale writes make memory slower to answer than a pair of rows takes.
+  static constexpr bool kPrefetches = kPools && Rows::kAligned;
   static constexpr int kHalo = RingWindow::kHalo;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<RingWindow>);
   static constexpr int kSamples = 3;  // rows of a strip from which its level is taken
@@ -152,6 +158,9 @@ class RingWalk {
     }
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
+    if constexpr (kPrefetches)
+      memory_.prefetch[threadIdx.x % 32].rows(row + 4, job_.preds.stride[3] * sizeof(Element),
+                                              height());
   }
 
   // What the pair that has entered needs.

@@ -137,6 +137,38 @@ class VectorRows {
   int twice_last_;
 };
 
+// Brings rows of a strip into the second-level cache, a line for each lane: two rows of both images
+// at once, whose rows have the same offset.
+class RowPrefetch {
+ public:
+  RowPrefetch() = default;
+  __device__ RowPrefetch(const Job<float>& job, std::int64_t image, std::int64_t channel,
+                         int strip_begin, int size) {
+    const int lane = threadIdx.x % 32, lines = kStripColumns * size / kLine;
+    const Image& from = lane % 2 == 0 ? job.preds : job.target;
+    const std::int64_t plane = image * from.stride[0] + channel * from.stride[1];
+    // The last line of the image where a strip ends beyond it.
+    const int last = (static_cast<int>(job.geometry.size[2]) - 1) * size;
+    const int line = min(strip_begin * size + min(lane / 4, lines - 1) * kLine, last);
+    begin_ = static_cast<const char*>(from.data) + plane * size + line;
+  }
+
+  // `y` or the one below it, by the lane.
+  __device__ void rows(int y, std::int64_t pitch, int height) const {
+#ifdef __CUDA_ARCH__
+    const int distance = abs(y + static_cast<int>(threadIdx.x) / 2 % 2);
+    const int row = max(min(distance, 2 * (height - 1) - distance), 0);
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(
+        begin_ + static_cast<unsigned>(row) * static_cast<unsigned>(pitch))));
+#endif
+  }
+
+ private:
+  static constexpr int kLine = 128;
+
+  const char* begin_;
+};
+
 // Any strides.
 template <class T, int kHalos = 1>
 class StridedRows {
