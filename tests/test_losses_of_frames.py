@@ -74,16 +74,33 @@ def check_op(images: list[Tensor], weight: float, needs: tuple[bool, bool] = (Tr
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.2])
-# Widths of one strip and of several, and fewer rows than there are blocks for.
+# Widths of one strip and of several, and fewer rows than there are blocks for. 256, 260 and 372
+# would leave more than a quarter of a warp's strips empty, and go by blocks of warps.
 @pytest.mark.parametrize(
     "shape",
-    [(1, 1, 224, 224), (2, 3, 227, 228), (3, 1, 229, 256), (1, 2, 300, 260), (1, 1, 224, 1000)],
+    [
+        (1, 1, 224, 224),
+        (2, 3, 227, 228),
+        (3, 1, 229, 256),
+        (1, 2, 300, 260),
+        (2, 1, 231, 372),
+        (1, 1, 224, 1000),
+    ],
     ids=str,
 )
 def test_crops(shape: tuple[int, ...], weight: float, device: str, one_pass: bool) -> None:
     images = list(image_pair(shape, torch.float32, device))
     assert gives_gradients(*images, *OPTIONS) == one_pass
     check_op(images, weight)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 192, 192), (2, 2, 203, 232), (1, 1, 195, 288)], ids=str)
+def test_small_crops(shape: tuple[int, ...], device: str, one_pass: bool) -> None:
+    """Where rows wait in shared memory: two columns of strips, and three."""
+    images = list(image_pair(shape, torch.float32, device))
+    rings = device != "cuda" or torch.cuda.get_device_capability()[0] in (9, 10)
+    assert gives_gradients(*images, *OPTIONS) == (one_pass and rings)
+    check_op(images, 0.2)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.2, 0.0])
@@ -170,8 +187,9 @@ def test_ranges_that_no_pixel_has_take_two_passes(data_range: float, device: str
 def test_who_gets_gradients_with_the_value(device: str, one_pass: bool) -> None:
     a, b = image_pair((1, 3, 720, 1280), torch.float32, device)
     assert gives_gradients(a, b, *OPTIONS) == one_pass
-    assert not gives_gradients(a[..., :223, :], b[..., :223, :], *OPTIONS)
-    assert not gives_gradients(a[..., :222], b[..., :222], *OPTIONS)
+    for rows, columns in ((191, 1280), (720, 188), (720, 222), (223, 256)):
+        small = [x[..., :rows, :columns] for x in (a, b)]
+        assert not gives_gradients(*small, *OPTIONS)
     assert not gives_gradients(a.half(), b.half(), *OPTIONS)
     assert not gives_gradients(a.double(), b.double(), *OPTIONS)
     nhwc = a.contiguous(memory_format=torch.channels_last)

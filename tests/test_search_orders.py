@@ -9,7 +9,8 @@ import pytest
 from kernel_variants import search_orders
 from kernel_variants.search_orders import Instruction, Loop, innermost_loop
 
-HEADER = (search_orders.ROOT / search_orders.HEADER).read_text()
+HEADER = (search_orders.ROOT / search_orders.STRIPS.header).read_text()
+GRADIENTS = search_orders.RINGS_OF_GRADIENTS
 
 
 def instruction(
@@ -51,7 +52,7 @@ def test_a_loop_around_another_is_left_alone() -> None:
 
 
 def test_a_kernel_without_the_loop_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="no loop over pairs of rows"):
+    with pytest.raises(RuntimeError, match="no loop over rows"):
         innermost_loop([instruction(0, "EXIT")], {})
 
 
@@ -94,6 +95,26 @@ def test_control_codes_are_read() -> None:
 def test_waiting_costs() -> None:
     assert Loop(920, 0, 700).cost == Loop(920, 9, 800).cost == 920
     assert Loop(920, 0, 600).cost == 930
+
+
+def test_early_use_of_shared_memory_costs() -> None:
+    body = [instruction(0, "LDS.128 R4, [R1]", sets=2), instruction(16, "@P1 MUFU.RCP R1, R2", 3)]
+    body += [instruction(32, "FADD R1, R2, R3", waits_for=2)]
+    body += [instruction(48, "FADD R1, R2, R3")] * 40
+    body += [instruction(64, "FADD R1, R2, R3", waits_for=3)]
+    assert search_orders.missing_before_use(body) == 30
+    assert Loop(920, 0, 700, missing=20).cost == Loop(925, 0, 700).cost
+    assert Loop(920, 0, 700, local=1).cost == Loop(930, 0, 700).cost
+
+
+def test_random_orders_of_gradients_are_orders() -> None:
+    now = (search_orders.ROOT / GRADIENTS.header).read_text()
+    found = search_orders.random_orders(random.Random(2), now, True, GRADIENTS.mark)
+    assert found != now
+    _, _, tail = found.partition(GRADIENTS.mark)
+    assert sorted(re.findall("|".join(search_orders.PLANES), tail)) == sorted(search_orders.PLANES)
+    hidden = r"(?<=::)k\w+|k(?:Level|Slope)[SD]|true|false"
+    assert re.sub(hidden, "", found) == re.sub(hidden, "", now)
 
 
 @pytest.mark.parametrize("with_taps", [True, False])

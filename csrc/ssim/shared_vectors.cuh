@@ -22,6 +22,9 @@ class SharedPlace {
   explicit __device__ SharedPlace(float* place)
       : address_(static_cast<unsigned>(__cvta_generic_to_shared(place))) {}
 
+  // Stays in its register, and is not put together anew where it is needed.
+  __device__ void settle() { asm volatile("" : "+r"(address_)); }
+
   __device__ float load() const {
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address_));
@@ -45,6 +48,8 @@ class SharedPlace {
 #else
   explicit __device__ SharedPlace(float* place) : address_(reinterpret_cast<char*>(place)) {}
 
+  __device__ void settle() {}
+
   __device__ float load() const { return *place(); }
   __device__ void load_vector(float* to) const { ssim::load_vector(place(), to); }
   __device__ void store(float x) const { *place() = x; }
@@ -61,6 +66,11 @@ class SharedPlace {
     SharedPlace place;
     place.address_ = address_ + floats * static_cast<int>(sizeof(float));
     return place;
+  }
+
+  // In floats.
+  __device__ int operator-(const SharedPlace& other) const {
+    return static_cast<int>(address_ - other.address_) / static_cast<int>(sizeof(float));
   }
 
  private:

@@ -114,13 +114,17 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
   if (backward_strips_apply(problem)) {
     auto job = make_job<float>(problem);
     const bool gives_values = problem.value != nullptr;
-    const bool walks = gives_values || backward_walks_apply(problem);
-    const double tap_sum = walks ? tap_sum_of(StripWindow::kGaussian) : 1.0;
+    const bool walks = gives_values || backward_walks_apply(problem, job);
+    const bool rings = walks && gradient_rings_apply(job);
+    const double tap_sum = rings   ? gradient_ring_tap_sum()
+                           : walks ? tap_sum_of(StripWindow::kGaussian)
+                                   : 1.0;
     const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
-    if (gives_values)
-      return launch_backward_walks_with_values(job, make_results(problem, workspace.zeroed),
-                                               stream);
+    const WalkResults results =
+        gives_values ? make_results(problem, workspace.zeroed) : WalkResults{};
+    if (rings) return launch_gradient_rings(job, results, stream);
+    if (gives_values) return launch_backward_walks_with_values(job, results, stream);
     if (walks) return launch_backward_walks(job, stream);
     return launch_backward_strips(job, problem.forward.axes[2], stream);
   }

@@ -61,6 +61,7 @@ struct alignas(2 * sizeof(Acc)) ErrorWeights {
   Acc squared;
   Acc absolute;
 
+  ErrorWeights() = default;
   __device__ ErrorWeights(const BackwardJob<Acc>& job, std::int64_t image)
       : squared(static_cast<Acc>(2.0 * job.grad_squared_error.of(image))),
         absolute(static_cast<Acc>(job.grad_absolute_error.of(image))) {}
@@ -104,7 +105,7 @@ enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
 // computed in float. Whether walks can find these gradients, and whether they are to, as they are
 // the fastest way for large images.
 bool walks_can(const BackwardProblem& problem);
-bool backward_walks_apply(const BackwardProblem& problem);
+bool backward_walks_apply(const BackwardProblem& problem, const BackwardJob<float>& job);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 
 // The mean value of the batch and its mean absolute error, which walks may give along with the
@@ -131,6 +132,13 @@ struct WalkResults {
 bool walks_give_values(const BackwardJob<float>& job);
 cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,
                                               const WalkResults& results, cudaStream_t stream);
+
+// Both for those walks that rings do faster, whose waiting rows stand in shared memory. Without
+// totals no value is wanted. They take window sums of their own (`gradient_ring_tap_sum`).
+bool gradient_rings_apply(const BackwardJob<float>& job);
+double gradient_ring_tap_sum();
+cudaError_t launch_gradient_rings(const BackwardJob<float>& job, const WalkResults& results,
+                                  cudaStream_t stream);
 
 // Fast path: the same for all images and results.
 bool backward_strips_apply(const BackwardProblem& problem);

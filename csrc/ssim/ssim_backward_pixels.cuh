@@ -31,8 +31,9 @@ struct PixelsOf {
   }
 };
 
-// Neighbours at one aligned address, and rows of both images at the same offset.
-template <class T>
+// Neighbours at one aligned address, `kCount` of the gradients, and rows of both images at the same
+// offset.
+template <class T, int kCount = kWalkColumns>
 struct VectorPixelsOf : PixelsOf<T> {
   static constexpr bool kAligned = true;
 
@@ -44,10 +45,10 @@ struct VectorPixelsOf : PixelsOf<T> {
       if (gradient->data == nullptr) continue;
       // Offsets of rows within a plane are 32-bit numbers here.
       if (gradient->stride[4] != 1 || geometry.size[1] * gradient->stride[3] > INT32_MAX ||
-          reinterpret_cast<std::uintptr_t>(gradient->data) % (kWalkColumns * sizeof(T)) != 0)
+          reinterpret_cast<std::uintptr_t>(gradient->data) % (kCount * sizeof(T)) != 0)
         return false;
       for (int axis : {0, 1, 3})
-        if (gradient->stride[axis] % kWalkColumns != 0) return false;
+        if (gradient->stride[axis] % kCount != 0) return false;
     }
     return true;
   }

@@ -16,10 +16,10 @@ bool has_type(DType dtype) {
 
 // By the shape of the image alone: neither a batch nor a layout changes a bit of its gradient.
 // Smaller images keep too few blocks busy, for each walk begins with 20 rows that give nothing.
-bool backward_walks_apply(const BackwardProblem& problem) {
+bool backward_walks_apply(const BackwardProblem& problem, const BackwardJob<float>& job) {
   constexpr std::int64_t kLeastRows = 720, kLeastColumns = 1280;
-  const TensorView& preds = problem.forward.preds;
-  return walks_can(problem) && preds.size[3] >= kLeastRows && preds.size[4] >= kLeastColumns;
+  return walks_can(problem) && (gradient_rings_apply(job) || (job.axes[1].size >= kLeastRows &&
+                                                              job.axes[2].size >= kLeastColumns));
 }
 
 bool walks_can(const BackwardProblem& problem) {

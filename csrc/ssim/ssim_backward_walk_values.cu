@@ -13,8 +13,9 @@ using Access = VectorPixelsOf<float>;
 // itself is saved, so that less is large.
 bool walks_give_values(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 224;
-  return job.preds.dtype == DType::kFloat32 && job.axes[1].size >= kLeast &&
-         job.axes[2].size >= kLeast && Access::apply(job) && walks_fit<1, true>();
+  if (job.preds.dtype != DType::kFloat32 || !Access::apply(job)) return false;
+  return gradient_rings_apply(job) ||
+         (job.axes[1].size >= kLeast && job.axes[2].size >= kLeast && walks_fit<1, true>());
 }
 
 cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,

@@ -10,15 +10,21 @@ namespace syncfree::ssim {
 
 inline constexpr int kUnitRows = 8;  // planes are cut at multiples of these
 
-// Adds one of about one or less to a sum whose bits no order changes: numbers are split into a
-// multiple of 2^-25 and what is left, a multiple of 2^-54. Double adds up 2^25 of either without
-// rounding; beyond, or where numbers are far larger, it rounds as usual.
-__device__ inline void add_in_any_order(ExactSum& sum, float x) {
+// As a multiple of 2^-25 and what is left, a multiple of 2^-54. Double adds up 2^25 of either, of
+// numbers of about one or less, without rounding; beyond, or where numbers are far larger, it
+// rounds as usual.
+__device__ inline ExactSum split(double x) {
   constexpr double kHighCarrier = 1.5 * (1 << 27);  // the last of its 53 bits counts 2^-25
   constexpr double kLowCarrier = 0.375;             // 2^-54
-  const double high = (static_cast<double>(x) + kHighCarrier) - kHighCarrier;
-  sum.high += high;
-  sum.low += ((static_cast<double>(x) - high) + kLowCarrier) - kLowCarrier;
+  const double high = (x + kHighCarrier) - kHighCarrier;
+  return {high, ((x - high) + kLowCarrier) - kLowCarrier};
+}
+
+// A sum whose bits no order changes.
+__device__ inline void add_in_any_order(ExactSum& sum, float x) {
+  const ExactSum parts = split(static_cast<double>(x));
+  sum.high += parts.high;
+  sum.low += parts.low;
 }
 
 // Of one lane, in shared memory since registers are short.

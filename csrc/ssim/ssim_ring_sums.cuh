@@ -20,11 +20,11 @@ struct RingLines {
 };
 
 // Where a row's sums go, in the place of those six rows ago, and where those three rows ago are.
-struct RingPlace {
+struct LinePlace {
   SharedPlace now;
   SharedPlace third;
 
-  __device__ RingPlace squares() const {
+  __device__ LinePlace squares() const {
     return {now + RingLines::kMoment, third + RingLines::kMoment};
   }
 };
@@ -33,7 +33,7 @@ struct RingRows {
   float sixth[kColumns];
   float third[kColumns];
 
-  __device__ void load(const RingPlace& place) {
+  __device__ void load(const LinePlace& place) {
     place.now.load_vector(sixth);
     place.third.load_vector(third);
   }
@@ -45,11 +45,11 @@ struct RingInput {
 
   float x[kColumns + 2 * kHalo];
   RingRows rows;
-  RingPlace place;
+  LinePlace place;
 
   // `own` is where the lane's first column stands.
   __device__ void load(const SharedPlace& own, const float (&own_columns)[kColumns],
-                       const RingPlace& lines) {
+                       const LinePlace& lines) {
     static_assert(kHalo == kColumns + 1);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) x[kHalo + c] = own_columns[c];
@@ -72,117 +72,45 @@ struct RingPivots {
   float oldest;
 };
 
-class RingSums {
- public:
+inline constexpr int kRingColumns = kColumns + 2 * RingWindow::kHalo;  // of a lane's windows
+
+// Sums along a row. `add_end` adds the outermost columns, which belong to one window each.
+template <TapOrder kOrder, class AddEnd>
+__device__ void filter_row(const float (&x)[kRingColumns], float (&row)[kColumns],
+                           const AddEnd& add_end) {
+  constexpr RingWindow kTaps;
+  constexpr int kLast = RingWindow::kTaps - 1, kEnd = kRingColumns - 1;
+  row[0] = add_end(x[0], x[kLast]);
+#pragma unroll
+  for (int c = 1; c < kColumns - 1; ++c) row[c] = x[c] + x[c + kLast];
+  row[kColumns - 1] = add_end(x[kEnd], x[kEnd - kLast]);
+#pragma unroll
+  for (int i = 0; i < kLast - 1; ++i) {
+    const int k = inner_tap(kOrder, i);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
+  }
+}
+
+// The sums of each column that are under way. Element k: of the window that k more rows than the
+// next one complete.
+struct OpenSums {
+  static constexpr int kOpen = 4;
+
+  float of[kColumns][kOpen];
+
   __device__ void clear() {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
 #pragma unroll
-      for (int k = 0; k < kOpen; ++k) sum_[c][k] = square_[c][k] = 0.0f;
+      for (int k = 0; k < kOpen; ++k) of[c][k] = 0.0f;
   }
 
-  // Takes in a row, the second of its pair or not, and gives out the sums of the window that ends
-  // with it. The input is used up.
-  template <RingStep kStep, bool kIsSecond, class Ask>
-  __device__ void add_row(RingInput& input, const NoPivots&, float (&sum)[kColumns],
-                          float (&square)[kColumns], const Ask& ask_ahead) {
-    float u[kColumns];
-    if constexpr (kStep.ask == AskAhead::kAtOnce) ask_ahead();
-    filter<kStep.sums>(input.x, u, [](float end, float sum) { return end + sum; });
-    input.place.now.store_vector(u);
-    const RingPlace squares = input.place.squares();
-    RingRows square_rows;
-    square_rows.load(squares);
-    if constexpr (kStep.ask == AskAhead::kBeforeSums) ask_ahead();
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      sum[c] = add(sum_[c], u[c] + input.rows.sixth[c], input.rows.third[c]);
-    if constexpr (kStep.ask == AskAhead::kAfterSums) ask_ahead();
-    float v[kColumns];
-    square_inner(input.x);
-    if constexpr (kStep.ask == AskAhead::kBeforeSquares) ask_ahead();
-    filter<kStep.squares>(input.x, v, [](float end, float sum) { return fmaf(end, end, sum); });
-    if constexpr (kStep.ask == AskAhead::kAfterSquares) ask_ahead();
-    squares.now.store_vector(v);
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c)
-      square[c] = add(square_[c], v[c] + square_rows.sixth[c], square_rows.third[c]);
-  }
-
-  // The same about pivots, with the same bits where all are zero.
-  template <RingStep kStep, bool kIsSecond, class Ask>
-  __device__ void add_row(RingInput& input, const RingPivots& pivots, float (&sum)[kColumns],
-                          float (&square)[kColumns], const Ask& ask_ahead) {
-    constexpr float kRowSum = static_cast<float>(RingWindow{}.row_sum);
-#pragma unroll
-    for (float& x : input.x) x = __fsub_rn(x, pivots.now);
-    float u[kColumns], v[kColumns];
-    filter<kStep.sums>(input.x, u, [](float end, float sum) { return end + sum; });
-    input.place.now.store_vector(u);
-    const RingPlace squares = input.place.squares();
-    RingRows rows = input.rows, square_rows;
-    square_rows.load(squares);
-    square_inner(input.x);
-    filter<kStep.squares>(input.x, v, [](float end, float sum) { return fmaf(end, end, sum); });
-    squares.now.store_vector(v);
-    ask_ahead();
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      move(u[c], v[c], __fsub_rn(pivots.open, pivots.now), kRowSum);
-      move(rows.sixth[c], square_rows.sixth[c], __fsub_rn(pivots.open, pivots.oldest), kRowSum);
-      // Three rows before the first of a pair lies in the pair before the last, whose level it has.
-      if constexpr (kIsSecond)
-        move(rows.third[c], square_rows.third[c], __fsub_rn(pivots.open, pivots.last), kRowSum);
-      sum[c] = add(sum_[c], u[c] + rows.sixth[c], rows.third[c]);
-      square[c] = add(square_[c], v[c] + square_rows.sixth[c], square_rows.third[c]);
-    }
-  }
-
-  __device__ void move_pivot(float from, float to) {
+  // Takes in a row of sums, with that of six rows ago in `outer`, and that of three rows ago. Gives
+  // out the window that ends with it.
+  __device__ float add(int column, float outer, float third) {
     constexpr ColumnTaps kTaps;
-    constexpr double kRowSum = RingWindow{}.row_sum;
-#pragma unroll
-    for (int k = 0; k < kOpen; ++k) {
-      const auto weight = static_cast<float>(kRowSum * kTaps.sum_of_open(kOpen - 1 - k));
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-        move(sum_[c][k], square_[c][k], __fsub_rn(to, from), weight);
-    }
-  }
-
- private:
-  static constexpr int kOpen = 4;
-  static constexpr int kWindowColumns = kColumns + 2 * RingWindow::kHalo;
-
-  // Element k: of the window that k more rows than the next one complete.
-  using Open = float[kColumns][kOpen];
-
-  static __device__ void square_inner(float (&x)[kWindowColumns]) {
-    // The outermost columns belong to one window each, as end taps.
-#pragma unroll
-    for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
-  }
-
-  // Adds the outermost columns by `add_end`.
-  template <TapOrder kOrder, class AddEnd>
-  static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kColumns],
-                                const AddEnd& add_end) {
-    constexpr RingWindow kTaps;
-    constexpr int kLast = RingWindow::kTaps - 1, kEnd = kWindowColumns - 1;
-    row[0] = add_end(x[0], x[kLast]);
-#pragma unroll
-    for (int c = 1; c < kColumns - 1; ++c) row[c] = x[c] + x[c + kLast];
-    row[kColumns - 1] = add_end(x[kEnd], x[kEnd - kLast]);
-#pragma unroll
-    for (int i = 0; i < kLast - 1; ++i) {
-      const int k = inner_tap(kOrder, i);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
-    }
-  }
-
-  static __device__ float add(float (&open)[kOpen], float outer, float third) {
-    constexpr ColumnTaps kTaps;
+    float (&open)[kOpen] = of[column];
     const float a = fmaf(kTaps.a, third, outer);
     const float b = fmaf(kTaps.b, third, outer);
     const float c = fmaf(kTaps.c, third, outer);
@@ -193,6 +121,90 @@ class RingSums {
     open[3] = a;
     return complete;
   }
+};
+
+class RingSums {
+ public:
+  __device__ void clear() {
+    sum_.clear();
+    square_.clear();
+  }
+
+  // Takes in a row, the second of its pair or not, and gives out the sums of the window that ends
+  // with it. The input is used up.
+  template <RingStep kStep, bool kIsSecond, class Ask>
+  __device__ void add_row(RingInput& input, const NoPivots&, float (&sum)[kColumns],
+                          float (&square)[kColumns], const Ask& ask_ahead) {
+    float u[kColumns];
+    if constexpr (kStep.ask == AskAhead::kAtOnce) ask_ahead();
+    filter_row<kStep.sums>(input.x, u, [](float end, float sum) { return end + sum; });
+    input.place.now.store_vector(u);
+    const LinePlace squares = input.place.squares();
+    RingRows square_rows;
+    square_rows.load(squares);
+    if constexpr (kStep.ask == AskAhead::kBeforeSums) ask_ahead();
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      sum[c] = sum_.add(c, u[c] + input.rows.sixth[c], input.rows.third[c]);
+    if constexpr (kStep.ask == AskAhead::kAfterSums) ask_ahead();
+    float v[kColumns];
+    square_inner(input.x);
+    if constexpr (kStep.ask == AskAhead::kBeforeSquares) ask_ahead();
+    filter_row<kStep.squares>(input.x, v, [](float end, float sum) { return fmaf(end, end, sum); });
+    if constexpr (kStep.ask == AskAhead::kAfterSquares) ask_ahead();
+    squares.now.store_vector(v);
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c)
+      square[c] = square_.add(c, v[c] + square_rows.sixth[c], square_rows.third[c]);
+  }
+
+  // The same about pivots, with the same bits where all are zero.
+  template <RingStep kStep, bool kIsSecond, class Ask>
+  __device__ void add_row(RingInput& input, const RingPivots& pivots, float (&sum)[kColumns],
+                          float (&square)[kColumns], const Ask& ask_ahead) {
+    constexpr float kRowSum = static_cast<float>(RingWindow{}.row_sum);
+#pragma unroll
+    for (float& x : input.x) x = __fsub_rn(x, pivots.now);
+    float u[kColumns], v[kColumns];
+    filter_row<kStep.sums>(input.x, u, [](float end, float sum) { return end + sum; });
+    input.place.now.store_vector(u);
+    const LinePlace squares = input.place.squares();
+    RingRows rows = input.rows, square_rows;
+    square_rows.load(squares);
+    square_inner(input.x);
+    filter_row<kStep.squares>(input.x, v, [](float end, float sum) { return fmaf(end, end, sum); });
+    squares.now.store_vector(v);
+    ask_ahead();
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      move(u[c], v[c], __fsub_rn(pivots.open, pivots.now), kRowSum);
+      move(rows.sixth[c], square_rows.sixth[c], __fsub_rn(pivots.open, pivots.oldest), kRowSum);
+      // Three rows before the first of a pair lies in the pair before the last, whose level it has.
+      if constexpr (kIsSecond)
+        move(rows.third[c], square_rows.third[c], __fsub_rn(pivots.open, pivots.last), kRowSum);
+      sum[c] = sum_.add(c, u[c] + rows.sixth[c], rows.third[c]);
+      square[c] = square_.add(c, v[c] + square_rows.sixth[c], square_rows.third[c]);
+    }
+  }
+
+  __device__ void move_pivot(float from, float to) {
+    constexpr ColumnTaps kTaps;
+    constexpr double kRowSum = RingWindow{}.row_sum;
+#pragma unroll
+    for (int k = 0; k < OpenSums::kOpen; ++k) {
+      const auto weight = static_cast<float>(kRowSum * kTaps.sum_of_open(OpenSums::kOpen - 1 - k));
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c)
+        move(sum_.of[c][k], square_.of[c][k], __fsub_rn(to, from), weight);
+    }
+  }
+
+ private:
+  static __device__ void square_inner(float (&x)[kRingColumns]) {
+    // The outermost columns belong to one window each, as end taps.
+#pragma unroll
+    for (int i = 1; i < kRingColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
+  }
 
   // From sums of w x and w x^2 to those of w (x - delta) and w (x - delta)^2, where all w are
   // `weight`.
@@ -202,8 +214,8 @@ class RingSums {
     square = fmaf(-2.0f * delta, halfway, square);
   }
 
-  Open sum_;
-  Open square_;
+  OpenSums sum_;
+  OpenSums square_;
 };
 
 }  // namespace syncfree::ssim

@@ -69,8 +69,8 @@ class RingWalk {
     halo_ = SharedPlace(memory_.rows + kMargin + columns.halo_slot);
     has_halo_ = lane < 2 * kHalo;
     if constexpr (kPrefetches)
-      memory_.prefetch[lane] = RowPrefetch(job_, plane / g.channels, plane % g.channels, strip_begin,
-                                           sizeof(Element));
+      memory_.prefetch[lane] =
+          RowPrefetch(job_, plane / g.channels, plane % g.channels, strip_begin, sizeof(Element));
     pair_[0] = SharedPlace(memory_.lines.row + kColumns * lane);
     pair_[1] = pair_[0] + RingLines::kPair;
     pair_[2] = pair_[1] + RingLines::kPair;
@@ -188,7 +188,7 @@ class RingWalk {
     const SharedPlace row = own_ + (2 * kRow + kPlane) * kRowFloats;
     constexpr int kMoments = 2 * kPlane * RingLines::kMoment;
     const SharedPlace third = kRow == 0 ? pair_[1] + RingLines::kRow : pair_[2];
-    const RingPlace lines{pair_[0] + (kRow * RingLines::kRow + kMoments), third + kMoments};
+    const LinePlace lines{pair_[0] + (kRow * RingLines::kRow + kMoments), third + kMoments};
     if constexpr (kRow == 0) {
       input.load(row, kPlane == kS ? x_[0].s : x_[0].d, lines);
     } else {

@@ -94,10 +94,18 @@ class LevelRules {
   // Of four columns in the pair of rows that stands in shared memory.
   template <int kPitch = kRowFloats>
   static __device__ SumDifference level_of_pair(const PixelSums& sums, const float* own) {
+    return level_of(sums, [own](int i) {
+      const float* const s = own + i / kColumns * 2 * kPitch + i % kColumns;
+      return SumDifference{s[0], s[kPitch]};
+    });
+  }
+  // Of eight pixels, which `pixel` finds, the first row's before the second's.
+  template <class Pixel>
+  static __device__ SumDifference level_of(const PixelSums& sums, const Pixel& pixel) {
     constexpr float kShare = 0.5f / kColumns;
     const SumDifference level{sums.sum.s * kShare, sums.sum.d * kShare};
     const bool usual = is_usual(level.s) && is_usual(level.d);
-    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels<kPitch>(own);
+    return __all_sync(kWarp, usual) ? level : level_of_usual_pixels(pixel);
   }
 
   // Not beyond 1024 times the data range, about.
@@ -119,15 +127,15 @@ class LevelRules {
 
   // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
   // Where all pixels lie far outside the data range, none of them is an outlier.
-  template <int kPitch>
-  static __device__ SumDifference level_of_usual_pixels(const float* own) {
+  template <class Pixel>
+  static __device__ SumDifference level_of_usual_pixels(const Pixel& pixel) {
     float least = INFINITY;
-    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel<kPitch>(own, i)));
+    for (int i = 0; i < 2 * kColumns; ++i) least = fminf(least, size(pixel(i)));
     const float limit = fmaxf(kUsual, 16.0f * least);
     SumDifference sum{0.0f, 0.0f};
     int count = 0;
     for (int i = 0; i < 2 * kColumns; ++i) {
-      const SumDifference x = pixel<kPitch>(own, i);
+      const SumDifference x = pixel(i);
       if (!(fabsf(x.s) < limit && fabsf(x.d) < limit)) continue;
       sum.s += x.s;
       sum.d += x.d;
@@ -135,12 +143,6 @@ class LevelRules {
     }
     const float share = 1.0f / static_cast<float>(max(count, 1));
     return {sum.s * share, sum.d * share};
-  }
-
-  template <int kPitch>
-  static __device__ SumDifference pixel(const float* own, int i) {
-    const float* const s = own + i / kColumns * 2 * kPitch + i % kColumns;
-    return {s[0], s[kPitch]};
   }
 
   static __device__ float size(const SumDifference& x) { return fmaxf(fabsf(x.s), fabsf(x.d)); }

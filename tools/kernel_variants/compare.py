@@ -10,7 +10,7 @@ races with compute-sanitizer, without torch: seconds for memcheck, minutes for r
 
 Cases: value, errors (beside a value), scale (of a pyramid, with the next one's images), uniform
 (window), small (images), gradients, loss (value and gradients at once), patches (all three of small
-images).
+images), frames (of larger ones).
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@
                                                   [--out FOLDER]
 
 Needs nvcc and nvdisasm, and no GPU. Compiles one kernel with random orders
-(csrc/ssim/ssim_ring_orders.h) and reads its loop over pairs of rows: how many instructions it has,
-how many of those only move registers, and how many lie between the loads of a row's pixels and the
-first instruction that waits for the same scoreboard: fewer than about 700, and it waits for memory.
+(csrc/ssim/ssim_ring_orders.h, and csrc/ssim/gradient_orders.h for `--task gradients`) and reads its
+loop over rows: how many instructions it has, how many of those only move registers or keep them in
+local memory, and how many lie between the loads of a row's pixels and the first instruction that
+waits for the same scoreboard: fewer than about 700, and it waits for memory. Likewise those between
+a load from shared memory and whoever waits for it: 32 are enough.
 The best are printed as they would stand in the header. Which of them is fastest a GPU has to tell:
 `compare.py` times them.
 """
@@ -25,16 +27,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = Path("csrc/ssim/ssim_ring_orders.h")
-KERNEL = """#include "ssim/ssim_ring.cuh"
+
+GRADIENTS = "gradients"  # a task, beside those of StripTask
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is compiled, and which orders it has: what follows `mark` in the header."""
+
+    header: Path
+    mark: str
+    source: str
+
+
+STRIPS = Kernel(
+    Path("csrc/ssim/ssim_ring_orders.h"),
+    "// Orders of taps are the same",
+    """#include "ssim/ssim_ring.cuh"
 namespace syncfree::ssim {{
 template __global__ void ring_strip_kernel<VectorRows<{element}, 2>, StripTask::{task}>(
     const __grid_constant__ Job<float>, const __grid_constant__ StripUnits);
 }}
-"""
+""",
+)
+RINGS_OF_GRADIENTS = Kernel(
+    Path("csrc/ssim/gradient_orders.h"),
+    "inline constexpr GradientOrders kGradientOrders",
+    """#include "ssim/ssim_backward_ring.cuh"
+namespace syncfree::ssim {{
+template __global__ void gradient_ring_kernel<VectorPixelsOf<{element}, kColumns>, false>(
+    const __grid_constant__ BackwardJob<float>, const __grid_constant__ GradientStrips,
+    const __grid_constant__ WalkResults);
+}}
+""",
+)
 TAPS = ["kAscending", "kDescending", "kMiddleFirst", "kEndsFirst", "kFifthFirst", "kSeventhFirst"]
 ASKS = ["kAtOnce", "kBeforeSums", "kAfterSums", "kBeforeSquares", "kAfterSquares"]
 OUTPUTS = ["kWithItsSums", "kWithTheSecondRow", "kLast"]
+PLANES = ["kLevelS", "kSlopeS", "kLevelD", "kSlopeD"]
 # Of four pixels, by their type.
 LOADS = {
     "float": "LDG.E.128",
@@ -42,7 +72,9 @@ LOADS = {
     "BFloat16": "LDG.E.64",
     "std::uint8_t": "LDG.E",
 }
-RECIPROCALS = 8  # of one pair of rows: four columns, two rows
+# Of four columns: of one pair of rows, and of one row with two each.
+RECIPROCALS = 8
+ENOUGH = 32  # instructions between a load from shared memory and its use
 
 
 @dataclass(frozen=True)
@@ -65,16 +97,19 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Loop:
-    """What counts in the loop over pairs of rows."""
+    """What counts in the loop over rows."""
 
     instructions: int
     moves: int
     distance: int  # from the last load of pixels to whoever waits for it first
+    local: int = 0  # accesses to local memory
+    missing: int = 0  # instructions between loads from shared memory and their use
 
     @property
     def cost(self) -> float:
         """In instructions, about."""
-        return self.instructions + max(0, 700 - self.distance) / 10
+        waits = max(0, 700 - self.distance) / 10 + self.missing / 4
+        return self.instructions + 10 * self.local + waits
 
 
 def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
@@ -101,7 +136,7 @@ def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
 def innermost_loop(
     instructions: list[Instruction], labels: dict[str, int], load: str = LOADS["float"]
 ) -> Loop:
-    """Of those that compute the outputs of one pair of rows, the shortest.
+    """Of those that compute the outputs of a row or of a pair of rows, the shortest.
 
     Raises:
         RuntimeError: There is none.
@@ -114,39 +149,61 @@ def innermost_loop(
             if sum("MUFU.RCP" in i.text for i in body) == RECIPROCALS:
                 bodies.append(body)
     if not bodies:
-        raise RuntimeError("no loop over pairs of rows in the kernel's SASS")
+        raise RuntimeError("no loop over rows in the kernel's SASS")
     body = min(bodies, key=len)
     # The last load of each scoreboard.
     loads = {each.sets: at for at, each in enumerate(body) if each.text.startswith(load + " ")}
     if not loads:
-        raise RuntimeError(f"the loop over pairs of rows loads no pixels four at a time ({load})")
+        raise RuntimeError(f"the loop over rows loads no pixels four at a time ({load})")
     distances = [
         next(k for k, each in enumerate(body[at + 1 :] + body, 1) if each.waits_for(scoreboard))
         for scoreboard, at in loads.items()
     ]
     moves = sum(bool(re.match(r"(@!?P\d+ +)?(IMAD\.)?MOV", each.text)) for each in body)
-    return Loop(len(body), moves, min(distances))
+    local = sum(bool(re.search(r"\b(LDL|STL)\b", each.text)) for each in body)
+    return Loop(len(body), moves, min(distances), local, missing_before_use(body))
 
 
-def random_orders(rng: random.Random, header: str, with_taps: bool) -> str:
+def missing_before_use(body: list[Instruction]) -> int:
+    """How many instructions are missing, in all, where results of shared memory are waited for."""
+    asked: dict[int, int] = {}
+    missing = 0
+    for at, each in enumerate(body):
+        for scoreboard in [s for s in asked if each.waits_for(s)]:
+            missing += max(0, ENOUGH - (at - asked.pop(scoreboard)))
+        if re.match(r"(@!?U?P\d+ +)?(LDS|MUFU)\b", each.text) and each.sets < 6:
+            asked[each.sets] = at
+    return missing
+
+
+def random_orders(rng: random.Random, header: str, with_taps: bool, mark: str = STRIPS.mark) -> str:
     """The header with other orders of all tasks."""
 
     def drawn(text: str, kind: str, names: list[str]) -> str:
         return re.sub(rf"(?<={kind}::)k\w+", lambda _: rng.choice(names), text)
 
-    head, mark, tail = header.partition("// Orders of taps are the same")
+    head, mark, tail = header.partition(mark)
     if with_taps:
         tail = drawn(tail, "TapOrder", TAPS)
+    planes = iter(rng.sample(PLANES, len(PLANES)))
+    tail = re.sub("|".join(PLANES), lambda _: next(planes), tail)
+    tail = re.sub(r"\b(true|false)\b", lambda _: rng.choice(["true", "false"]), tail)
     return head + mark + drawn(drawn(tail, "AskAhead", ASKS), "FirstOutputs", OUTPUTS)
+
+
+def kernel_of(task: str) -> Kernel:
+    """Which has the task."""
+    return RINGS_OF_GRADIENTS if task == GRADIENTS else STRIPS
 
 
 def compiled(header: str, task: str, element: str, arch: str) -> Loop:
     """The loop of a kernel with these orders."""
+    kernel = kernel_of(task)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         shutil.copytree(ROOT / "csrc", tree / "csrc")
-        (tree / HEADER).write_text(header)
-        (tree / "kernel.cu").write_text(KERNEL.format(task=task, element=element))
+        (tree / kernel.header).write_text(header)
+        (tree / "kernel.cu").write_text(kernel.source.format(task=task, element=element))
         command = ["nvcc", "-std=c++20", "-O3", "-DNDEBUG", "-DSYNCFREE_WITH_CUDA", "-cubin"]
         command += [f"-I{tree / 'csrc'}", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
         command += [str(tree / "kernel.cu"), "-o", str(tree / "kernel.cubin")]
@@ -159,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--task", default="kValue", help="a name of StripTask")
+    parser.add_argument("--task", default="kValue", help=f"a name of StripTask, or {GRADIENTS}")
     parser.add_argument("--type", default="float", choices=LOADS, help="of the pixels")
     parser.add_argument("--keep-taps", action="store_true", help="leave orders of taps as they are")
     parser.add_argument("--arch", default="90")
@@ -170,9 +227,13 @@ def main() -> None:
         if shutil.which(program) is None:
             parser.error(f"{program} is not in PATH: it comes with the CUDA toolkit")
     rng = random.Random(arguments.seed)
-    now = (ROOT / HEADER).read_text()
+    kernel = kernel_of(arguments.task)
+    now = (ROOT / kernel.header).read_text()
     headers = [now]
-    headers += [random_orders(rng, now, not arguments.keep_taps) for _ in range(arguments.count)]
+    headers += [
+        random_orders(rng, now, not arguments.keep_taps, kernel.mark)
+        for _ in range(arguments.count)
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         loops = list(
             pool.map(
@@ -185,7 +246,7 @@ def main() -> None:
     different = dict(zip(reversed(loops), reversed(headers), strict=True))
     ranked = sorted(different.items(), key=lambda found: found[0].cost)
     for rank, (loop, header) in enumerate(ranked[: arguments.best]):
-        print(f"{rank}: {loop}\n{header.partition('// Orders of taps')[2]}")
+        print(f"{rank}: {loop}\n{kernel.mark}{header.partition(kernel.mark)[2]}")
         if arguments.out is not None:
             arguments.out.mkdir(parents=True, exist_ok=True)
             (arguments.out / f"{rank}.h").write_text(header)

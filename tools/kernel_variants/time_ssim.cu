@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -207,11 +208,20 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors, bo
   cudaFree(values);
 }
 
+void time_all(int images, int height, int width) {
+  const Batch batch(images, height, width, false);
+  const std::string shape =
+      std::to_string(images) + "x3x" + std::to_string(height) + "x" + std::to_string(width);
+  time_value("value " + shape, batch, false);
+  time_gradients("gradients " + shape, batch, false, false);
+  time_gradients("loss " + shape, batch, false, true);
+}
+
 }  // namespace
 
 int main(int count, char** names) {
-  const std::vector<std::string> cases{"value", "errors",    "scale", "uniform",
-                                       "small", "gradients", "loss",  "patches"};
+  const std::vector<std::string> cases{"value",     "errors", "scale",   "uniform", "small",
+                                       "gradients", "loss",   "patches", "frames"};
   std::vector<std::string> given(names + 1, names + count);
   if (!given.empty() && given.front() == "--once") {
     repeats = 1;
@@ -246,14 +256,20 @@ int main(int count, char** names) {
                                        {1, 512},
                                        {2, 512},
                                        {4, 512},
-                                       {16, 512}}) {
-      const Batch batch(images, size, size, false);
-      const std::string shape =
-          std::to_string(images) + "x3x" + std::to_string(size) + "x" + std::to_string(size);
-      time_value("value " + shape, batch, false);
-      time_gradients("gradients " + shape, batch, false, false);
-      time_gradients("loss " + shape, batch, false, true);
-    }
+                                       {16, 512}})
+      time_all(images, size, size);
+  if (wanted("frames"))
+    for (const auto& [images, height, width] : {std::tuple{1, 480, 640},
+                                                {4, 480, 640},
+                                                {16, 480, 640},
+                                                {1, 512, 768},
+                                                {4, 512, 768},
+                                                {1, 720, 1280},
+                                                {4, 720, 1280},
+                                                {1, 1080, 1920},
+                                                {4, 1080, 1920},
+                                                {1, 2160, 3840}})
+      time_all(images, height, width);
   for (bool blocks : {false, true}) {
     const std::string suffix = blocks ? " blocks" : " noise";
     if (wanted("value") || wanted("errors") || wanted("scale") || wanted("uniform")) {

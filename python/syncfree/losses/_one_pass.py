@@ -18,7 +18,7 @@ from syncfree.functional.image.ssim import ssim_arguments
 
 # Smaller images have kernels of their own, which give gradients alone, and rows that are no whole
 # vectors of pixels take two passes: not worth the question.
-_LEAST_SIZE = 224
+_LEAST_SIZE = 192
 _VECTOR = 4
 
 

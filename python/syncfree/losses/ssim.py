@@ -58,10 +58,11 @@ def ssim_loss(
     and the weights, and for float32 copies of half-precision ``preds``.
 
     Without a mask nothing of the images' size is stored, with one exception: of contiguous float32
-    images on CUDA, at least 224 pixels high and wide and a multiple of four wide, with the default
-    window, no ``preset`` and a number for ``data_range``, one pass gives the loss and its
-    gradients, which are kept for the first backward pass. That takes a GPU with 126 KiB of shared
-    memory in a multiprocessor (compute capability 8.0, 9.0 and 10.0; not 7.5, 8.6, 8.9 and 12.0).
+    images on CUDA, at least 224 pixels high and wide (many from 192 on compute capability 9.0 and
+    10.0) and a multiple of four wide, with the default window, no ``preset`` and a number for
+    ``data_range``, one pass gives the loss and its gradients, which are kept for the first backward
+    pass. That takes a GPU with 126 KiB of shared memory in a multiprocessor (compute capability
+    8.0, 9.0 and 10.0; not 7.5, 8.6, 8.9 and 12.0).
     A loss that is only looked at takes a third of that pass under ``torch.no_grad()``. There are
     two passes under torch.compile, where a CUDA graph is captured, and where activations are
     checkpointed or what is saved for the backward pass is moved elsewhere.

@@ -1,0 +1,34 @@
+// In which order a row of windows and of gradients is added up: no operation more or less, but what
+// the compiler makes of it differs, and registers are short. Found by search, as
+// ssim_ring_orders.h.
+#pragma once
+
+#include "ssim/ssim_backward_job.cuh"
+#include "ssim/ssim_ring_orders.h"
+
+namespace syncfree::ssim {
+
+struct TermStep {
+  TermPlane plane;
+  TapOrder taps;
+};
+
+struct GradientOrders {
+  RingStep d;
+  RingStep s;
+  TermStep terms[kTermPlanes];
+  bool asks_before_store;  // for the next plane's terms
+  bool asks_early;         // for the first plane's: while windows are added up
+};
+
+inline constexpr GradientOrders kGradientOrders{
+    {TapOrder::kSeventhFirst, TapOrder::kAscending, AskAhead::kAtOnce},
+    {TapOrder::kEndsFirst, TapOrder::kAscending, AskAhead::kAtOnce},
+    {{kLevelS, TapOrder::kDescending},
+     {kSlopeS, TapOrder::kDescending},
+     {kSlopeD, TapOrder::kFifthFirst},
+     {kLevelD, TapOrder::kEndsFirst}},
+    true,
+    true};
+
+}  // namespace syncfree::ssim
