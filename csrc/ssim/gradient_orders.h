@@ -21,14 +21,26 @@ struct GradientOrders {
   bool asks_early;         // for the first plane's: while windows are added up
 };
 
+// With errors or without, orders of taps are the same: they decide the last bits.
+template <bool kErrors>
 inline constexpr GradientOrders kGradientOrders{
     {TapOrder::kSeventhFirst, TapOrder::kAscending, AskAhead::kAtOnce},
-    {TapOrder::kEndsFirst, TapOrder::kAscending, AskAhead::kAtOnce},
+    {TapOrder::kEndsFirst, TapOrder::kDescending, AskAhead::kAtOnce},
     {{kLevelS, TapOrder::kDescending},
-     {kSlopeS, TapOrder::kDescending},
-     {kSlopeD, TapOrder::kFifthFirst},
-     {kLevelD, TapOrder::kEndsFirst}},
+     {kSlopeS, TapOrder::kAscending},
+     {kLevelD, TapOrder::kFifthFirst},
+     {kSlopeD, TapOrder::kEndsFirst}},
     true,
     true};
+template <>
+inline constexpr GradientOrders kGradientOrders<true>{
+    {TapOrder::kSeventhFirst, TapOrder::kAscending, AskAhead::kBeforeSums},
+    {TapOrder::kEndsFirst, TapOrder::kDescending, AskAhead::kAtOnce},
+    {{kLevelS, TapOrder::kDescending},
+     {kSlopeS, TapOrder::kAscending},
+     {kLevelD, TapOrder::kFifthFirst},
+     {kSlopeD, TapOrder::kEndsFirst}},
+    true,
+    false};
 
 }  // namespace syncfree::ssim

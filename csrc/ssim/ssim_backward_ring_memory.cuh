@@ -126,6 +126,7 @@ struct GradientMemory {
   InputPlanes<T> images;
   OutputPlanes<T> planes;
   ErrorWeights<float> errors;
+  GradientPiece piece;
   // Sums over all pieces.
   double deficit;
   ExactSum absolute_error;

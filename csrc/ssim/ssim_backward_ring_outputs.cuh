@@ -2,6 +2,7 @@
 // shared memory and leaves as the gradients of both images, with those of the errors of each pixel.
 #pragma once
 
+#include "ssim/gradient_orders.h"
 #include "ssim/settled_address.cuh"
 #include "ssim/ssim_backward_ring_sums.cuh"
 
@@ -50,7 +51,7 @@ class RingOutputs {
   }
 
   // Asks for the terms with which a row begins.
-  __device__ void ask(const LinePlace& lines) { load(kGradientOrders.terms[0].plane, lines); }
+  __device__ void ask(const LinePlace& lines) { load(kOrders.terms[0].plane, lines); }
 
   // Terms of a row of windows enter, and the row of outputs `y` is complete and leaves. Levels of
   // windows are those about `window_pivot` of each lane, if there are any.
@@ -58,7 +59,7 @@ class RingOutputs {
   __device__ void take_row(const LinePlace& lines, int y, const SumDifference& window_pivot = {}) {
     SumDifference pivot{0.0f, 0.0f};
     if constexpr (kPivots) pivot = own_pivot(window_pivot);
-    if constexpr (!kGradientOrders.asks_early) ask(lines);
+    if constexpr (!kOrders.asks_early) ask(lines);
     Complete sums;
     add_terms<kPivots, 0>(lines, pivot, window_pivot, sums);
     if (has_edge_) halve_edge(sums);
@@ -91,6 +92,7 @@ class RingOutputs {
   }
 
  private:
+  static constexpr GradientOrders kOrders = kGradientOrders<kErrors>;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<RingWindow>);
 
   __device__ bool wants_sums() const { return results_.mean_absolute_error != nullptr; }
@@ -112,13 +114,14 @@ class RingOutputs {
   template <bool kPivots, int kStep>
   __device__ void add_terms(const LinePlace& lines, const SumDifference& pivot,
                             const SumDifference& window_pivot, Complete& sums) {
-    constexpr TermStep kTerms = kGradientOrders.terms[kStep];
+    constexpr TermStep kTerms = kOrders.terms[kStep];
     if constexpr (kPivots && kTerms.plane == kLevelS) move_levels(kSlopeS, pivot.s, window_pivot.s);
     if constexpr (kPivots && kTerms.plane == kLevelD) move_levels(kSlopeD, pivot.d, window_pivot.d);
     constexpr bool kIsLast = kStep + 1 == kTermPlanes;
-    sums_[kTerms.plane].template add_row<kTerms.taps>(input_, sums[kTerms.plane], [&] {
-      if constexpr (!kIsLast) load(kGradientOrders.terms[kStep + 1].plane, lines);
-    });
+    sums_[kTerms.plane].template add_row<kTerms.taps, kOrders.asks_before_store>(
+        input_, sums[kTerms.plane], [&] {
+          if constexpr (!kIsLast) load(kOrders.terms[kStep + 1].plane, lines);
+        });
     if constexpr (!kIsLast) add_terms<kPivots, kStep + 1>(lines, pivot, window_pivot, sums);
   }
 

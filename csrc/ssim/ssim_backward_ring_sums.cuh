@@ -3,7 +3,6 @@
 // memory.
 #pragma once
 
-#include "ssim/gradient_orders.h"
 #include "ssim/ssim_backward_ring_memory.cuh"
 
 namespace syncfree::ssim {
@@ -38,7 +37,7 @@ class TermSums {
 
   // Takes in a row and gives out the sums of the outputs that end with it. What the next step needs
   // is asked for on the way.
-  template <TapOrder kOrder, class Ask>
+  template <TapOrder kOrder, bool kAsksBeforeStore, class Ask>
   __device__ void add_row(const TermInput& input, float (&complete)[kColumns],
                           const Ask& ask_ahead) {
     float u[kColumns], outer[kColumns], third[kColumns];
@@ -49,9 +48,9 @@ class TermSums {
       outer[c] = u[c] + input.rows.sixth[c];
       third[c] = input.rows.third[c];
     }
-    if constexpr (kGradientOrders.asks_before_store) ask_ahead();
+    if constexpr (kAsksBeforeStore) ask_ahead();
     place.now.store_vector(u);
-    if constexpr (!kGradientOrders.asks_before_store) ask_ahead();
+    if constexpr (!kAsksBeforeStore) ask_ahead();
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) complete[c] = sums_.add(c, outer[c], third[c]);
   }

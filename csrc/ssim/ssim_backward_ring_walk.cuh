@@ -57,6 +57,7 @@ class GradientRing {
  private:
   using Row = typename GradientPixels<Access>::Row;
   using Rules = LevelRules<RingWindow>;
+  static constexpr GradientOrders kOrders = kGradientOrders<kErrors>;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<RingWindow>);
   static constexpr int kS = 0, kD = 1;
 
@@ -65,6 +66,7 @@ class GradientRing {
 
   __device__ void begin(const GradientPiece& piece) {
     __syncwarp();  // for those that read the last piece's
+    memory_.piece = piece;
     pixels_.start(piece);
     outputs_.place(piece);
     terms_offset_ = kMargin + piece.base() - piece.left;
@@ -96,9 +98,6 @@ class GradientRing {
     pixels_.ask(row_ + kPairRows, raw_);
     outputs_.fetch(row_ - 2 * kReach - 1);
     __syncwarp();
-    counts_ = pixels_.first() >= piece.left && pixels_.first() < piece.right;
-    top_ = piece.top;
-    end_ = piece.end;
     deficit_ = 0.0f;
   }
 
@@ -156,7 +155,7 @@ class GradientRing {
 
   __device__ void take_row_about_pivots(Levels& levels, RingPivots& about_s, RingPivots& about_d) {
     const LinePlace lines = this->lines();
-    if constexpr (kGradientOrders.asks_early) outputs_.ask(lines);
+    if constexpr (kOrders.asks_early) outputs_.ask(lines);
     outputs_.template take_row<true>(lines, row_ - 2 * kReach - 1, levels.oldest);
     const bool is_first = row_ % kPairRows == 0;
     if (is_first) choose_pivots(levels, about_s, about_d);
@@ -202,11 +201,11 @@ class GradientRing {
                           StripMoments& sums) {
     load<kD>(lines);
     RingInput input = input_;
-    d_.template add_row<kGradientOrders.d, kPivots>(input, about_d, sums.d, sums.dd,
-                                                    [&] { load<kS>(lines); });
+    d_.template add_row<kOrders.d, kPivots>(input, about_d, sums.d, sums.dd,
+                                            [&] { load<kS>(lines); });
     input = input_;
-    s_.template add_row<kGradientOrders.s, kPivots>(input, about_s, sums.s, sums.ss, [&] {
-      if constexpr (kGradientOrders.asks_early && !kPivots) outputs_.ask(lines);
+    s_.template add_row<kOrders.s, kPivots>(input, about_s, sums.s, sums.ss, [&] {
+      if constexpr (kOrders.asks_early && !kPivots) outputs_.ask(lines);
     });
   }
 
@@ -244,9 +243,11 @@ class GradientRing {
   // lane's is rounded to a multiple of 2^-31, of which a double adds up 2^22, of up to 32 windows,
   // in any order; no digit is missing in a float near one.
   __device__ void keep_deficit(int y) {
-    if (y > top_ && y <= end_) {
+    const GradientPiece& piece = memory_.piece;
+    if (y > piece.top && y <= piece.end) {
       constexpr double kCarrier = 1.5 * (1 << 21);
-      const double rounded = (static_cast<double>(counts_ ? deficit_ : 0.0f) + kCarrier) - kCarrier;
+      const bool counts = pixels_.first() >= piece.left && pixels_.first() < piece.right;
+      const double rounded = (static_cast<double>(counts ? deficit_ : 0.0f) + kCarrier) - kCarrier;
       const double sum = warp_sum(rounded);
       if (threadIdx.x == 0) memory_.deficit += sum;
     }
@@ -330,10 +331,7 @@ class GradientRing {
   int next_event_;    // row of windows
   bool has_edge_;     // of the image, one of both; the same in a warp
   int edge_;          // where terms of windows on it stand in their row
-  bool counts_;       // the lane's columns belong to the strip
-  int top_;           // of the piece
-  int end_;
-  float deficit_;  // of the unit under way
+  float deficit_;     // of the unit under way
 };
 
 }  // namespace syncfree::ssim

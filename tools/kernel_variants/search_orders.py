@@ -28,7 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-GRADIENTS = "gradients"  # a task, beside those of StripTask
+# Tasks beside those of StripTask, and whether gradients of errors arrive.
+GRADIENTS = {"gradients": "false", "gradients_and_errors": "true"}
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ template __global__ void ring_strip_kernel<VectorRows<{element}, 2>, StripTask::
 )
 RINGS_OF_GRADIENTS = Kernel(
     Path("csrc/ssim/gradient_orders.h"),
-    "inline constexpr GradientOrders kGradientOrders",
+    "// With errors or without",
     """#include "ssim/ssim_backward_ring.cuh"
 namespace syncfree::ssim {{
-template __global__ void gradient_ring_kernel<VectorPixelsOf<{element}, kColumns>, false>(
+template __global__ void gradient_ring_kernel<VectorPixelsOf<{element}, kColumns>, {errors}>(
     const __grid_constant__ BackwardJob<float>, const __grid_constant__ GradientStrips,
     const __grid_constant__ WalkResults);
 }}
@@ -64,7 +65,8 @@ template __global__ void gradient_ring_kernel<VectorPixelsOf<{element}, kColumns
 TAPS = ["kAscending", "kDescending", "kMiddleFirst", "kEndsFirst", "kFifthFirst", "kSeventhFirst"]
 ASKS = ["kAtOnce", "kBeforeSums", "kAfterSums", "kBeforeSquares", "kAfterSquares"]
 OUTPUTS = ["kWithItsSums", "kWithTheSecondRow", "kLast"]
-PLANES = ["kLevelS", "kSlopeS", "kLevelD", "kSlopeD"]
+PLANES = 4  # of what windows pass back, each with a step of its own
+STEP = r"\{k(?:Level|Slope)[SD], TapOrder::k\w+\}"
 # Of four pixels, by their type.
 LOADS = {
     "float": "LDG.E.128",
@@ -102,14 +104,14 @@ class Loop:
     instructions: int
     moves: int
     distance: int  # from the last load of pixels to whoever waits for it first
-    local: int = 0  # accesses to local memory
+    local: int = 0  # accesses to local memory, which may wait for the pixels' scoreboard
     missing: int = 0  # instructions between loads from shared memory and their use
 
     @property
     def cost(self) -> float:
         """In instructions, about."""
         waits = max(0, 700 - self.distance) / 10 + self.missing / 4
-        return self.instructions + 10 * self.local + waits
+        return self.instructions + 100 * self.local + waits
 
 
 def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
@@ -183,17 +185,20 @@ def random_orders(rng: random.Random, header: str, with_taps: bool, mark: str = 
         return re.sub(rf"(?<={kind}::)k\w+", lambda _: rng.choice(names), text)
 
     head, mark, tail = header.partition(mark)
+    # Planes keep their taps.
+    steps = re.findall(STEP, tail)
+    of_kernels = [steps[i : i + PLANES] for i in range(0, len(steps), PLANES)]
+    shuffled = iter([step for each in of_kernels for step in rng.sample(each, PLANES)])
+    tail = re.sub(STEP, lambda _: next(shuffled), tail)
     if with_taps:
         tail = drawn(tail, "TapOrder", TAPS)
-    planes = iter(rng.sample(PLANES, len(PLANES)))
-    tail = re.sub("|".join(PLANES), lambda _: next(planes), tail)
-    tail = re.sub(r"\b(true|false)\b", lambda _: rng.choice(["true", "false"]), tail)
+    tail = re.sub(r"\b(true|false)\b(?!>)", lambda _: rng.choice(["true", "false"]), tail)
     return head + mark + drawn(drawn(tail, "AskAhead", ASKS), "FirstOutputs", OUTPUTS)
 
 
 def kernel_of(task: str) -> Kernel:
     """Which has the task."""
-    return RINGS_OF_GRADIENTS if task == GRADIENTS else STRIPS
+    return RINGS_OF_GRADIENTS if task in GRADIENTS else STRIPS
 
 
 def compiled(header: str, task: str, element: str, arch: str) -> Loop:
@@ -203,7 +208,9 @@ def compiled(header: str, task: str, element: str, arch: str) -> Loop:
         tree = Path(folder)
         shutil.copytree(ROOT / "csrc", tree / "csrc")
         (tree / kernel.header).write_text(header)
-        (tree / "kernel.cu").write_text(kernel.source.format(task=task, element=element))
+        (tree / "kernel.cu").write_text(
+            kernel.source.format(task=task, element=element, errors=GRADIENTS.get(task))
+        )
         command = ["nvcc", "-std=c++20", "-O3", "-DNDEBUG", "-DSYNCFREE_WITH_CUDA", "-cubin"]
         command += [f"-I{tree / 'csrc'}", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
         command += [str(tree / "kernel.cu"), "-o", str(tree / "kernel.cubin")]
@@ -216,7 +223,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--task", default="kValue", help=f"a name of StripTask, or {GRADIENTS}")
+    parser.add_argument(
+        "--task", default="kValue", help=f"a name of StripTask, or {' or '.join(GRADIENTS)}"
+    )
     parser.add_argument("--type", default="float", choices=LOADS, help="of the pixels")
     parser.add_argument("--keep-taps", action="store_true", help="leave orders of taps as they are")
     parser.add_argument("--arch", default="90")
