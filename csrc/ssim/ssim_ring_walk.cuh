@@ -128,8 +128,10 @@ class RingWalk {
   using Row = typename Rows::Row;
   using RawPair = Row[2];
   using Rules = LevelRules<RingWindow>;
-  // The images that a scale writes make memory slower to answer than a pair of rows takes.
-  static constexpr bool kPrefetches = kPools && Rows::kAligned;
+  // The images that a scale writes make memory slower to answer than a pair of rows takes. Narrower
+  // pixels come soon enough.
+  static constexpr bool kPrefetches =
+      kPools && Rows::kAligned && sizeof(typename Rows::Element) == sizeof(float);
   static constexpr int kHalo = RingWindow::kHalo;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<RingWindow>);
   static constexpr int kSamples = 3;  // rows of a strip from which its level is taken
