@@ -68,6 +68,14 @@ def test_last_strip_narrower_than_a_window(device: str) -> None:
     check(got, [g[..., -1250:].double() for g in gradients(total, *ends)])
 
 
+def test_last_strip_with_one_column_beside_its_edge(device: str) -> None:
+    """Windows of the strip before it reach the first pixel beyond the image, a mirror image."""
+    target = image_pair((1, 1, 192, 3041), torch.float32, device)[0].clone()
+    preds = target.clone()
+    preds[..., -1] += 0.1
+    check_truth([preds, target])
+
+
 def test_flat_places_in_noise(device: str) -> None:
     """Where a few warps have to go about pivots of their own, and those beside them do not."""
     images = image_pair((1, 1, 720, 1280), torch.float32, device)

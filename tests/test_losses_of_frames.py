@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 
@@ -46,10 +47,19 @@ def truth(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return value, (preds.double() - target.double()).abs().mean()
 
 
+def by_rings(image: Tensor) -> bool:
+    """Whether rows wait in shared memory, of which three quarters of a warp's columns are used."""
+    if image.is_cuda and torch.cuda.get_device_capability()[0] not in (9, 10):
+        return False
+    height, width = image.shape[2:]
+    strips = math.ceil((width - 16) / 112)
+    return bool(min(height, width) >= 192 and 4 * width >= 3 * 128 * strips)
+
+
 def check_op(images: list[Tensor], weight: float, needs: tuple[bool, bool] = (True, True)) -> None:
     """The values are true, and gradients are as the pass for them alone gives them.
 
-    With the same bits where both passes walk, which is where images are large.
+    With the same bits where both take one kernel: where images are large, or strips well filled.
     """
     value, error, *got = together(*images, -weight, 1 - weight, *needs, *OPTIONS)
     true_value, true_error = truth(*images)
@@ -67,7 +77,7 @@ def check_op(images: list[Tensor], weight: float, needs: tuple[bool, bool] = (Tr
     want = gradients_alone(*images, *arrived, *needs, *OPTIONS)
     for g, w, need in zip(got, want, needs, strict=True):
         assert g.numel() == (images[0].numel() if need else 0)
-        if min(images[0].shape[2:]) >= 720 or not need:
+        if min(images[0].shape[2:]) >= 720 or not need or by_rings(images[0]):
             assert torch.equal(g, w)
         else:
             assert (g - w).abs().max() <= 1e-6 * w.abs().max()

@@ -8,7 +8,7 @@ extern template cudaError_t launch_gradient_rings_as<true>(const BackwardJob<flo
                                                            const WalkResults&, cudaStream_t);
 
 // By the shape of the image alone, as walks: strips must be mostly full, and rows many beside the
-// 20 with which each warp begins.
+// 22 that each piece has more.
 bool gradient_rings_apply(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 192;
   const std::int64_t height = job.axes[1].size, width = job.axes[2].size;

@@ -67,7 +67,9 @@ class GradientPixels {
         raw.a[c] = load(job_.preds, preds, x);
         raw.b[c] = load(job_.target, target, x);
       }
-      const int halo = min(max(base_ + halo_slot_, 0), width() - 1);
+      // Mirrored here too: the strip before one with a single column beside its margin reaches a
+      // pixel beyond the image's edge.
+      const int halo = LaneColumns::mirrored(base_ + halo_slot_, width());
       raw.halo[0] = load(job_.preds, preds, halo);
       raw.halo[1] = load(job_.target, target, halo);
     }

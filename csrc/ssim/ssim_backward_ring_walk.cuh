@@ -29,9 +29,11 @@ class GradientRing {
 
   __device__ void run(const GradientPiece& piece) {
     begin(piece);
-    // The first rows complete no window that the piece needs.
+    // The first rows complete no window that the piece needs. Terms and rows of an earlier piece
+    // that stand where theirs would be reach no output that counts: sums are of eleven rows each,
+    // and the first that counts begins with the terms of the row `piece.top`. So does the deficit.
     while (is_plain_ && row_ < piece.top) take_row_of_pixels();
-    // The last terms enter with a row of windows that nobody needs.
+    // The last terms enter with a row of windows that nobody needs, whose pair ends with another.
     const int end = piece.end + 2 * kReach + 1;
     while (row_ < end) {
       // Loops of their own: sums then stay in the registers in which they are.

@@ -137,8 +137,9 @@ class VectorRows {
   int twice_last_;
 };
 
-// Brings rows of a strip into the second-level cache, a line for each lane: two rows of both images
-// at once, whose rows have the same offset.
+// Brings rows of a strip into the second-level cache, two of both images at once, whose rows have
+// the same offset: each lane a line of a strip that begins with one (others get their last one
+// late).
 class RowPrefetch {
  public:
   RowPrefetch() = default;
