@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from fake_driver import compiled
+from share_functions import share_function
 
-HERE = Path(__file__).parent
 ROWS_OF_A_BEGINNING, TIME_OF_ROW, TIME_OF_ROW_AT_EDGE = 28, 20, 22
 ROWS = 8
 Begin = Callable[[int, int, int, int, int, int], int]
@@ -19,21 +16,8 @@ Begin = Callable[[int, int, int, int, int, int], int]
 
 @pytest.fixture(scope="module")
 def begin(tmp_path_factory: pytest.TempPathFactory) -> Begin:
-    target = tmp_path_factory.mktemp("shares") / "libshares.so"
-    library = ctypes.CDLL(
-        str(compiled(HERE / "gradient_shares.cpp", target, "-I", str(HERE.parent / "csrc")))
-    )
-    function = library.begin_of_gradient_share
-    function.restype = ctypes.c_int64
-    function.argtypes = [
-        ctypes.c_int64,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int64,
-        ctypes.c_int64,
-    ]
-    return function
+    folder = tmp_path_factory.mktemp("shares")
+    return share_function("gradient_shares.cpp", "begin_of_gradient_share", "qiiiqq", folder)
 
 
 def shares(begin: Begin, planes: int, strips: int, units: int, walkers: int) -> list[range]:

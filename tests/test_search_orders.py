@@ -140,6 +140,21 @@ def test_random_orders_change_choices_alone(with_taps: bool) -> None:
     assert set(names) <= {*search_orders.TAPS, *search_orders.ASKS, *search_orders.OUTPUTS}
 
 
+def test_steps_change_few_choices() -> None:
+    def choices(header: str) -> list[str]:
+        return re.findall(r"(?<=::)k\w+", header.partition(search_orders.STRIPS.mark)[2])
+
+    now = choices(HEADER)
+    steps = [
+        choices(search_orders.random_orders(random.Random(i), HEADER, True, share=0.1))
+        for i in range(20)
+    ]
+    changed = [sum(a != b for a, b in zip(now, each, strict=True)) for each in steps]
+    assert 0 < sum(changed) / len(changed) < 0.2 * len(now)
+    still = search_orders.random_orders(random.Random(0), HEADER, True, share=0.0)
+    assert still == HEADER
+
+
 def test_all_names_are_those_of_the_header() -> None:
     for kind, names in (
         ("TapOrder", search_orders.TAPS),

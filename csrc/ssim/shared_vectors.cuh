@@ -68,11 +68,6 @@ class SharedPlace {
     return place;
   }
 
-  // In floats.
-  __device__ int operator-(const SharedPlace& other) const {
-    return static_cast<int>(address_ - other.address_) / static_cast<int>(sizeof(float));
-  }
-
  private:
   Address address_;
 };

@@ -8,6 +8,7 @@
 namespace syncfree::ssim {
 
 inline constexpr int kWalkColumns = 2;  // of one lane of a walk
+inline constexpr int kPairRows = 2;     // pivots are chosen for so many at a time
 
 // One element at an index, of both images and of their gradients.
 template <class T>
@@ -62,5 +63,21 @@ struct PixelsOfAnyType {
     gradient.store(index, x);
   }
 };
+
+// What one pixel gets: `along_s` and `along_d` from the windows around it, and from its own error
+// where `kErrors`.
+template <bool kErrors>
+__device__ void gradients_of_pixel(float along_s, float along_d, float scale, float difference,
+                                   const ErrorWeights<float>& errors, float& by_preds,
+                                   float& by_target) {
+  if constexpr (kErrors) {
+    const float by_error = errors.by_difference(difference);
+    by_preds = fmaf(along_s + along_d, scale, by_error);
+    by_target = fmaf(along_s - along_d, scale, -by_error);
+  } else {
+    by_preds = (along_s + along_d) * scale;
+    by_target = (along_s - along_d) * scale;
+  }
+}
 
 }  // namespace syncfree::ssim

@@ -22,22 +22,15 @@ __global__ void __launch_bounds__(32, kGradientWarps)
     __shared__ GradientMemory<typename Access::Element> memory;
     GradientRing<Access, kErrors> ring(job, memory, results, job.current_constants());
     const GradientShares shares(job.planes, strips);
-    std::int64_t unit = shares.begin(blockIdx.x, gridDim.x);
-    const std::int64_t end = shares.begin(blockIdx.x + 1, gridDim.x);
     const int height = static_cast<int>(job.axes[1].size);
     const int width = static_cast<int>(job.axes[2].size);
-    while (unit < end) {
-      // Units of one warp that lie below each other are one piece.
-      const std::int64_t strip = unit / strips.units, plane = strip / strips.strips;
-      const int first = static_cast<int>(unit - strip * strips.units);
-      const int count = static_cast<int>(min(std::int64_t{strips.units - first}, end - unit));
-      const int of_plane = static_cast<int>(strip - plane * strips.strips);
-      const auto left = [&](int i) { return i == 0 ? 0 : kMargin + i * strips.columns; };
-      const int right = of_plane == strips.strips - 1 ? width : left(of_plane + 1);
-      ring.run({plane, left(of_plane), right, first * kUnitRows,
-                min((first + count) * kUnitRows, height)});
-      unit += count;
-    }
+    const auto left = [&](int strip) { return strip == 0 ? 0 : kMargin + strip * strips.columns; };
+    for_each_piece(strips, height, shares.begin(blockIdx.x, gridDim.x),
+                   shares.begin(blockIdx.x + 1, gridDim.x),
+                   [&](std::int64_t plane, int strip, int top, int end) {
+                     const int right = strip == strips.strips - 1 ? width : left(strip + 1);
+                     ring.run({plane, left(strip), right, top, end});
+                   });
     if (results.totals != nullptr) WalkSum(results).hand_in(ring.totals());
   }
 }

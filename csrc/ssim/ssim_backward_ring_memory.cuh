@@ -13,7 +13,6 @@ namespace syncfree::ssim {
 // A block is one warp: what is the same in a block is the same in a warp then, as far as the
 // compiler knows.
 inline constexpr int kGradientWarps = 8;  // of a multiprocessor: all registers
-inline constexpr int kPairRows = 2;
 
 // A warp computes 128 columns of windows. Outputs need those of 5 columns more on both sides, which
 // at an edge of the image are mirror images; vectors stay aligned where it is 8.

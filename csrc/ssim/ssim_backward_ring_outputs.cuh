@@ -192,14 +192,8 @@ class RingOutputs {
                               : __fmul_rn(difference, k.scale_of_sums);
       const float along_s = fmaf(sums[kSlopeS][c], s, sums[kLevelS][c]);
       const float along_d = fmaf(sums[kSlopeD][c], d, sums[kLevelD][c]);
-      if constexpr (kErrors) {
-        const float by_error = memory_.errors.by_difference(difference);
-        preds[c] = fmaf(along_s + along_d, scale, by_error);
-        target[c] = fmaf(along_s - along_d, scale, -by_error);
-      } else {
-        preds[c] = (along_s + along_d) * scale;
-        target[c] = (along_s - along_d) * scale;
-      }
+      gradients_of_pixel<kErrors>(along_s, along_d, scale, difference, memory_.errors, preds[c],
+                                  target[c]);
     }
     const OutputPlanes<Element> planes = memory_.planes;
     store(job_.grad_preds, planes.grad_preds, counts, y, preds);

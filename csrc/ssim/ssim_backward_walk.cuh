@@ -146,22 +146,17 @@ __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)
   if constexpr (kValues) memory.walk[threadIdx.x / 32].totals[threadIdx.x % 32] = {};
   __syncthreads();
 
-  // Units of one block that lie below each other are one piece.
   BackwardWalk<Access, kLag, kErrors, kValues> walk(job, memory, results, ring);
   const std::int64_t total = job.planes * strips.strips * strips.units;
-  std::int64_t unit = total * blockIdx.x / gridDim.x;
-  const std::int64_t end = total * (blockIdx.x + 1) / gridDim.x;
   const int height = static_cast<int>(job.axes[1].size);
   const int width = static_cast<int>(job.axes[2].size);
-  while (unit < end) {
-    const std::int64_t strip = unit / strips.units, plane = strip / strips.strips;
-    const int first = static_cast<int>(unit - strip * strips.units);
-    const int count = static_cast<int>(min(std::int64_t{strips.units - first}, end - unit));
-    const int left = static_cast<int>(strip - plane * strips.strips) * strips.columns;
-    walk.run(Piece{plane, left, min(left + strips.columns, width), left == 0 ? 0 : left - kMargin,
-                   first * kUnitRows, min((first + count) * kUnitRows, height)});
-    unit += count;
-  }
+  for_each_piece(strips, height, total * blockIdx.x / gridDim.x,
+                 total * (blockIdx.x + 1) / gridDim.x,
+                 [&](std::int64_t plane, int strip, int top, int end) {
+                   const int left = strip * strips.columns;
+                   walk.run(Piece{plane, left, min(left + strips.columns, width),
+                                  left == 0 ? 0 : left - kMargin, top, end});
+                 });
   if constexpr (kValues) {
     __syncthreads();
     if (threadIdx.x >= 32) return;

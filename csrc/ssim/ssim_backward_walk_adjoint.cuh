@@ -187,14 +187,8 @@ class AdjointWalk {
       const float along_s = fmaf(by_s.slope[c], s, by_s.level[c]);
       const float along_d = fmaf(by_d.slope[c], d, by_d.level[c]);
       const float scale = column_scale_[c] * row_scale;
-      if constexpr (kErrors) {
-        const float by_error = memory_.errors.by_difference(difference);
-        preds[c] = fmaf(along_s + along_d, scale, by_error);
-        target[c] = fmaf(along_s - along_d, scale, -by_error);
-      } else {
-        preds[c] = (along_s + along_d) * scale;
-        target[c] = (along_s - along_d) * scale;
-      }
+      gradients_of_pixel<kErrors>(along_s, along_d, scale, difference, memory_.errors, preds[c],
+                                  target[c]);
     }
   }
 

@@ -11,7 +11,6 @@ namespace syncfree::ssim {
 inline constexpr int kWalkWarps = 4;
 inline constexpr int kWalkThreads = 32 * kWalkWarps;
 inline constexpr int kWarpColumns = 32 * kWalkColumns;
-inline constexpr int kPairRows = 2;
 inline constexpr int kGroupColumns = kWalkWarps * kWarpColumns;
 // Where in a row lanes beyond the image write whose places belong to mirror images.
 inline constexpr int kPlaceBeyond = kGroupColumns + 2 * kMargin;

@@ -3,12 +3,10 @@
 
 #include "core/block_sum.cuh"
 #include "core/last_block.cuh"
-#include "ssim/ssim_backward_job.cuh"
+#include "ssim/ssim_backward_pieces.cuh"
 #include "ssim/ssim_finish.cuh"
 
 namespace syncfree::ssim {
-
-inline constexpr int kUnitRows = 8;  // planes are cut at multiples of these
 
 // As a multiple of 2^-25 and what is left, a multiple of 2^-54. Double adds up 2^25 of either, of
 // numbers of about one or less, without rounding; beyond, or where numbers are far larger, it

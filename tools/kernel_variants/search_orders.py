@@ -22,6 +22,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,21 +179,34 @@ def missing_before_use(body: list[Instruction]) -> int:
     return missing
 
 
-def random_orders(rng: random.Random, header: str, with_taps: bool, mark: str = STRIPS.mark) -> str:
-    """The header with other orders of all tasks."""
+def random_orders(
+    rng: random.Random,
+    header: str,
+    with_taps: bool,
+    mark: str = STRIPS.mark,
+    share: float = 1.0,
+) -> str:
+    """The header with other orders of all tasks: a share of the choices is drawn anew."""
+
+    def chosen(names: list[str]) -> Callable[[re.Match[str]], str]:
+        return lambda now: rng.choice(names) if rng.random() < share else now[0]
 
     def drawn(text: str, kind: str, names: list[str]) -> str:
-        return re.sub(rf"(?<={kind}::)k\w+", lambda _: rng.choice(names), text)
+        return re.sub(rf"(?<={kind}::)k\w+", chosen(names), text)
 
     head, mark, tail = header.partition(mark)
     # Planes keep their taps.
     steps = re.findall(STEP, tail)
     of_kernels = [steps[i : i + PLANES] for i in range(0, len(steps), PLANES)]
-    shuffled = iter([step for each in of_kernels for step in rng.sample(each, PLANES)])
+    shuffled = iter(
+        step
+        for each in of_kernels
+        for step in (rng.sample(each, PLANES) if rng.random() < share else each)
+    )
     tail = re.sub(STEP, lambda _: next(shuffled), tail)
     if with_taps:
         tail = drawn(tail, "TapOrder", TAPS)
-    tail = re.sub(r"\b(true|false)\b(?!>)", lambda _: rng.choice(["true", "false"]), tail)
+    tail = re.sub(r"\b(true|false)\b(?!>)", chosen(["true", "false"]), tail)
     return head + mark + drawn(drawn(tail, "AskAhead", ASKS), "FirstOutputs", OUTPUTS)
 
 
@@ -228,6 +242,9 @@ def main() -> None:
     )
     parser.add_argument("--type", default="float", choices=LOADS, help="of the pixels")
     parser.add_argument("--keep-taps", action="store_true", help="leave orders of taps as they are")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of the choices that are drawn anew; 0.1: steps"
+    )
     parser.add_argument("--arch", default="90")
     parser.add_argument("--best", type=int, default=5, help="how many to print")
     parser.add_argument("--out", type=Path, help="a folder for the headers of the best")
@@ -240,7 +257,7 @@ def main() -> None:
     now = (ROOT / kernel.header).read_text()
     headers = [now]
     headers += [
-        random_orders(rng, now, not arguments.keep_taps, kernel.mark)
+        random_orders(rng, now, not arguments.keep_taps, kernel.mark, arguments.share)
         for _ in range(arguments.count)
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
