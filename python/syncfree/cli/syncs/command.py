@@ -111,7 +111,7 @@ def _run(
         elif iterations.judged:
             judged = plural(iterations.judged, "iteration")
             notes.print(f"{judged} judged, {options.warmup} before them left out")
-        return gather(report)
+        return gather(report, notes.print)
 
     def finish_now(status: int) -> int:
         def show() -> int:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from syncfree.detector.report import Report, merge_ranks, report_from_json
 from syncfree.distributed.environment import numeric_variable, variable
 
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
+
 # Processes end at different times; after this long the others' findings are reported without.
 _PATIENCE = timedelta(seconds=60)
+_SILENCE = timedelta(seconds=3)  # after which whoever looks at a terminal should know
+_TO_CONNECT = timedelta(seconds=60)
 
 
 def rank() -> int:
@@ -18,8 +26,8 @@ def rank() -> int:
     return _number("RANK", 0) if size() > 1 else 0
 
 
-def gather(report: Report) -> Report:
-    """The report of all ranks on rank 0, and this process's own elsewhere.
+def gather(report: Report, say: Callable[[str], None]) -> Report:
+    """The report of all ranks on rank 0, and this process's own elsewhere; `say` tells of a wait.
 
     The processes meet in torchrun's own key-value store, so the program's process group may be gone
     already, and nothing waits for a GPU.
@@ -34,29 +42,57 @@ def gather(report: Report) -> Report:
             variable("MASTER_ADDR"),
             numeric_variable("MASTER_PORT"),
             is_master=rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
-            timeout=_PATIENCE,
+            timeout=_TO_CONNECT,
         )
         key = f"syncfree/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         if rank() > 0:
             store.set(f"{key}/{rank()}", json.dumps(report.json()))
             # Rank 0 may hold the store, so nobody leaves before it has read.
-            store.wait([f"{key}/read"], _PATIENCE)
+            store.wait([f"{key}/read"], 2 * _PATIENCE)  # it may come late, and then wait itself
             return report
-        reports = {0: report}
-        missing = []
-        for other in range(1, size()):
-            try:
-                reports[other] = report_from_json(store.get(f"{key}/{other}").decode())
-            except DistStoreError:
-                missing.append(other)
+        reports = {0: report, **dict(_reports_of_others(store, key, say))}
         store.set(f"{key}/read", "1")
     except (DistStoreError, RuntimeError) as error:
         report.note = f"{report.note}; rank {rank()} alone: {error}".lstrip("; ")
         return report
     merged = merge_ranks(reports)
+    missing = sorted(set(range(size())) - reports.keys())
     if missing:
         merged.note = f"{merged.note}; without ranks {missing}, which did not report".lstrip("; ")
     return merged
+
+
+def _reports_of_others(
+    store: Store, key: str, say: Callable[[str], None]
+) -> Iterator[tuple[int, Report]]:
+    """Of the ranks that report before patience is over, which all of them share."""
+    missing = list(range(1, size()))
+    begin = time.monotonic()
+    for patience in (_SILENCE, _PATIENCE):
+        if patience is _PATIENCE and missing:
+            say(
+                f"waiting for the reports of ranks {', '.join(map(str, missing))}, "
+                f"until {_PATIENCE.total_seconds():g} s have passed"
+            )
+        end = begin + patience.total_seconds()
+        for other in list(missing):
+            if _has(store, f"{key}/{other}", end):
+                missing.remove(other)
+                yield other, report_from_json(store.get(f"{key}/{other}").decode())
+
+
+def _has(store: Store, key: str, end: float) -> bool:
+    """Somebody sets the key before that time."""
+    from torch.distributed import DistStoreError
+
+    left = end - time.monotonic()
+    if left <= 0.0:
+        return store.check([key])
+    try:
+        store.wait([key], timedelta(seconds=left))
+    except DistStoreError:
+        return False
+    return True
 
 
 def size() -> int:
