@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -70,6 +71,22 @@ def test_padding_of_losses_is_told_of_ignore_index(device: str) -> None:
     raises_bad_label(call, r"-100 at flat index 1, .* Pass `ignore_index=-100` to leave", device)
     raises_bad_label(lambda: call(ignore_index=7), r"or ignore_index=7\.(?! Pass `)", device)
     assert not call(ignore_index=-100).isnan()
+
+
+@pytest.mark.parametrize(
+    ("label", "advice"),
+    [
+        (-1, "Pass `ignore_index=-1` to leave such elements out."),
+        (255, "Pass `ignore_index=255` to leave such elements out."),
+        (3, "Labels begin at 0: if these begin at 1, subtract 1."),
+        (4, ""),
+    ],
+)
+def test_other_bad_labels_are_told_what_helps(label: int, advice: str, device: str) -> None:
+    preds = torch.rand(2, 3, device=device)
+    target = torch.tensor([0, label], device=device)
+    text = re.escape(f"range [0, 2]. {advice}".rstrip())
+    raises_bad_label(lambda: multiclass_accuracy(preds, target, 3), rf"{text}$", device)
 
 
 def test_predicted_label_out_of_range(device: str) -> None:

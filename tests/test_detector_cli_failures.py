@@ -108,6 +108,7 @@ def test_a_run_whose_time_is_up_says_so(script, capsys: pytest.CaptureFixture[st
     [
         (["none.py"], "none.py is neither a script that exists nor module:function"),
         (["no_such_module:main"], "there is no module no_such_module"),
+        (["train.py:main"], "named without .py, as in train:main"),
         (["json:no_such"], "json:no_such: json has no no_such"),
         (["--tier", "5", "train.py"], "--tier is one of auto, 0, 2, 3, but got 5"),
         (["--warmup", "-1", "train.py"], "--warmup is a count of at least 0, but got -1"),

@@ -31,6 +31,12 @@ from syncfree.detector.suggestions import suggest
             "torch._assert_async(",
         ),
         ({"api": "Tensor.item", "source": "x = loss.item() * 2"}, "0-d tensor"),
+        ({"api": "aten::_local_scalar_dense", "source": "c = w[b]"}, "x[i.reshape(1)]"),
+        ({"api": "Tensor.__index__", "source": "k = w[:b]"}, "torch.arange(len(x)"),
+        ({"api": "Tensor.__int__", "source": "d = w[int(b)] * 2"}, "x[i.reshape(1)]"),
+        ({"api": "Tensor.item", "source": "x = losses[i].item() * 2"}, "arithmetic, comparisons"),
+        ({"api": "Tensor.item", "source": "x = losses[0] * y"}, "arithmetic, comparisons"),
+        ({"api": "Tensor.__float__", "source": "x = y + outputs['loss']"}, "arithmetic"),
         (
             {
                 "api": "Tensor.item",

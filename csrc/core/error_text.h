@@ -33,11 +33,14 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
   if (!record.is_integer && record.kind == ErrorKind::kPredsOutOfRange)
     text << " `preds` of the shape of `target` are labels; scores of classes have shape (N, C, "
             "...).";
-  // As losses mark padding, which torch.nn.CrossEntropyLoss leaves out by default.
-  constexpr std::int64_t kPadding = -100;
-  if (record.is_integer && record.first_value == kPadding && !record.has_ignore_index &&
-      record.kind == ErrorKind::kTargetOutOfRange)
-    text << " Pass `ignore_index=" << kPadding << "` to leave such elements out.";
+  if (record.is_integer && !record.has_ignore_index &&
+      record.kind == ErrorKind::kTargetOutOfRange) {
+    // Losses mark padding by -100, others by -1, and pictures of labels by 255.
+    if (record.first_value < 0 || record.first_value == 255)
+      text << " Pass `ignore_index=" << record.first_value << "` to leave such elements out.";
+    else if (record.first_value == record.classes)
+      text << " Labels begin at 0: if these begin at 1, subtract 1.";
+  }
   if (more > 0) text << " Later calls met " << more << " more.";
   return text.str();
 }

@@ -105,6 +105,25 @@ class CountingMetric(SyncFreeMetric):
             self._prepare()
             raise
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        sizes = {
+            name: (state_dict[prefix + name].numel(), default.numel())
+            for name, default in self._defaults.items()
+            if name in _STATES and isinstance(default, Tensor) and prefix + name in state_dict
+        }
+        for name, (given, own) in sizes.items():
+            if given == own:
+                continue
+            *_, error_messages = args  # as torch's own modules tell of another size
+            error_messages.append(
+                f"size mismatch for {prefix}{name}: the checkpoint has {given} counts, and this "
+                f"metric {own}. Make it with the checkpoint's number of classes and its `average`."
+            )
+        if all(given == own for given, own in sizes.values()):
+            super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def _fit_states(self, option: str) -> None:
         """Gives the states the size that a changed option wants, if they have counted nothing."""
         if option == "multidim_average" and self._is_samplewise != isinstance(

@@ -30,6 +30,11 @@ SCALAR = (
     "Go on with the 0-d tensor: arithmetic, comparisons and torch.where take it as it is. Where "
     f"Python must have the number, {_DEFERRED} brings it without a wait, or read it once an epoch."
 )
+POSITION = (
+    "Python makes a number of a 0-d tensor in brackets. With a dimension it stays on the GPU: "
+    "`x[i.reshape(1)]` for `x[i]`. For a slice `x[:n]` keep the shape and mask the rest: "
+    "`torch.where(torch.arange(len(x), device=x.device) < n, x, 0)`."
+)
 LIST = (
     "Go on with the tensor: arithmetic, indexing and torch.where need no list. Where Python must "
     f"have the numbers, {_DEFERRED} brings them without a wait, or read them once an epoch."
@@ -67,7 +72,9 @@ UNIQUE = (
 BINCOUNT = (
     "bincount reads its largest value. Count into a tensor of fixed size: "
     "`torch.zeros(n, dtype=torch.long, device=x.device).scatter_add_(0, x, torch.ones_like(x))`; "
-    "for accuracies use syncfree.classification."
+    "for accuracies use syncfree.classification, and F1, precision and recall beside one in a "
+    "`syncfree.MetricCollection`, which has its counts if `average`, `top_k` and `ignore_index` "
+    "are the same."
 )
 REPEAT = "Pass `output_size=` to repeat_interleave, so that it need not add up the repeats."
 ONE_HOT = "Pass `num_classes=`; without it one_hot reads the largest label."
@@ -227,6 +234,8 @@ _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _LOADS = re.compile(r"\bload_(state_dict|checkpoint)\(")
 _ASSERT = re.compile(r"\s*assert\b")
+# With a name in it, behind what it indexes.
+_BRACKETS = re.compile(r"(?<=[\w)\]])\[(?=[^\[\]]*[A-Za-z_])[^\[\]'\"]*\]")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
 # Torch reads these itself: nothing that the line says is read.
 _CLIPS = re.compile(r"\bclip_grad_norm_?\(")
@@ -367,7 +376,15 @@ def _of_a_read(source: str, statement: str = "") -> str:
         return BRANCH
     if _SUMS.search(source):
         return SUM
-    return LIST if re.search(r"\.tolist\(", source) else SCALAR
+    if re.search(r"\.tolist\(", source):
+        return LIST
+    return POSITION if _is_position(source) else SCALAR
+
+
+def _is_position(source: str) -> bool:
+    """Whether what is read is named in brackets, and nothing is read beside them."""
+    beside, found = _BRACKETS.subn("[]", source)
+    return bool(found) and not _READS_ITSELF.search(beside)
 
 
 def _by_source(api: str, source: str) -> str:

@@ -49,7 +49,8 @@ class SimilarityMetric(SyncFreeMetric):
 
     def _check_options(self) -> None:
         """Raises at construction what otherwise the first batch would."""
-        check_ssim_options(self.data_range, self.sigma, self.kernel_size, self.k1, self.k2)
+        window = self.gaussian_kernel, self.sigma, self.kernel_size
+        check_ssim_options(self.data_range, *window, self.k1, self.k2)
 
     def _options(self, preds: Tensor, target: Tensor, reduction: Reduction) -> tuple[Any, ...]:
         """What SSIM's ops take beside images and states."""

@@ -64,6 +64,7 @@ def check_options(
     require_range(data_range)
     check_ssim_options(
         data_range,
+        options.get("gaussian_kernel", True),
         options.get("sigma", 1.5),
         options.get("kernel_size", 11),
         options.get("k1", 0.01),

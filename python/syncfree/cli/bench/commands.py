@@ -24,7 +24,7 @@ def _bench(
         list[str] | None,
         typer.Option(
             help="psnr, ssim, ms-ssim, accuracy, layouts, scaling, timer, restoration or classes; "
-            "may be repeated; all of them"
+            "may be repeated; default: all"
         ),
     ] = None,
     peers: Annotated[

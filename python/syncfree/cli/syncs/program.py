@@ -65,6 +65,10 @@ class Program:
                 f"{target} is neither a script that exists nor module:function, as in "
                 "mypackage.train:main; a module is run by -m mypackage.train"
             )
+        elif ".py:" in target:
+            raise ProgramError(
+                f"{target}: modules are named without .py, as in {target.replace('.py:', ':')}"
+            )
 
     def run(self, step_function: str | None = None, wrap_step: Wrap = lambda each: each) -> Any:
         """Runs it to its end; its exceptions pass through.

@@ -6,12 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncfree._ops.ms_ssim import NORMALIZE
-from syncfree.functional._arguments import integer, number
+from syncfree.functional._arguments import integer, number, text_of
 from syncfree.functional.image._range import parse_data_range
 
 
-def check_ssim_options(data_range: Any, sigma: Any, kernel_size: Any, k1: Any, k2: Any) -> None:
+def gaussian_flag(value: Any) -> bool:
+    """``gaussian_kernel``, which stands where other metrics have the data range."""
+    if type(value) is bool:
+        return value
+    if type(value).__name__ in ("bool", "bool_"):  # numpy's
+        return bool(value)
+    raise TypeError(
+        f"Expected argument `gaussian_kernel` to be True or False, but got {text_of(value)}. "
+        "Options are given by name, such as `data_range=1.0`."
+    )
+
+
+def check_ssim_options(
+    data_range: Any, gaussian_kernel: Any, sigma: Any, kernel_size: Any, k1: Any, k2: Any
+) -> None:
     """Raises at construction what otherwise the first batch would."""
+    gaussian_flag(gaussian_kernel)
     if data_range is not None:
         parse_data_range(data_range)
     number("k1", k1), number("k2", k2)

@@ -14,6 +14,7 @@ from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import as_images
+from syncfree.functional.image._options import gaussian_flag
 from syncfree.functional.image._preset import Preset, Window, ssim_preset
 from syncfree.functional.image._range import parse_data_range
 
@@ -247,13 +248,13 @@ def window_arguments(
 ) -> tuple[bool, Sequence[float], Sequence[int]]:
     """The window as the ops take it: a number for all axes becomes a sequence of one."""
     if type(sigma) is float and type(kernel_size) is int:  # the usual call, kept quick
-        return bool(gaussian_kernel), (sigma,), (kernel_size,)
+        return gaussian_flag(gaussian_kernel), (sigma,), (kernel_size,)
     images = preds, target
     sizes = _entries(
         images, "kernel_size", kernel_size, integer, "an integer or a sequence of them"
     )
     sigmas = _entries(images, "sigma", sigma, number, "a number or a sequence of numbers")
-    return bool(gaussian_kernel), sigmas, sizes
+    return gaussian_flag(gaussian_kernel), sigmas, sizes
 
 
 def _entries(
