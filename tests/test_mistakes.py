@@ -233,6 +233,9 @@ def test_channels_last(device: str) -> None:
         ssim(images.movedim(-1, 1), images.movedim(-1, 1))
         with pytest.raises(RuntimeError, match=r"a smaller window\.$"):
             ssim(images[:, :, :5].movedim(-1, 1), images[:, :, :5].movedim(-1, 1))
+        empty = torch.rand(2, 3, 0, 0, device=place)  # of which nothing is to be moved
+        with pytest.raises(RuntimeError, match=r"a smaller window\.$"):
+            ssim(empty, empty)
 
 
 def test_an_image_alone(device: str) -> None:

@@ -50,7 +50,7 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
         "padding ",
         pad, " at dimension ", axis + 2, " of input ", shape_text(images), scale_text(scale),
         ". Use larger images or a smaller window.",
-        images.sizes().back() <= kMostChannels
+        images.sizes().back() > 0 && images.sizes().back() <= kMostChannels
             ? " Channels that come last are moved with `.movedim(-1, 1)`."
             : "");
   if (size + 2 * pad < taps)

@@ -129,7 +129,7 @@ class _Arguments(NamedTuple):
             )
 
     def _channels_last_advice(self) -> str:
-        if self.preds.shape[-1] > _MOST_CHANNELS:
+        if not 0 < self.preds.shape[-1] <= _MOST_CHANNELS:
             return ""
         return " Channels that come last are moved with `.movedim(-1, 1)`."
 

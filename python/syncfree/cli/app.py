@@ -115,7 +115,10 @@ def _compare(
     ] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Give a process up that is silent for so long."),
+        typer.Option(
+            metavar="SECONDS",
+            help="A process that finishes no pair for so long counts as failed; default 300.",
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
