@@ -117,7 +117,7 @@ def _compare(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="A process that finishes no pair for so long counts as failed; default 300.",
+            help="Give a process up that holds images and sends nothing for so long; default 300.",
         ),
     ] = None,
     resume: Annotated[
