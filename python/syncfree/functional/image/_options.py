@@ -14,6 +14,8 @@ def gaussian_flag(value: Any) -> bool:
     """``gaussian_kernel``, which stands where other metrics have the data range."""
     if type(value) is bool:
         return value
+    if value is None or (type(value) is int and value == 0):  # which no data range is
+        return False
     if type(value).__name__ in ("bool", "bool_"):  # numpy's
         return bool(value)
     raise TypeError(
