@@ -30,6 +30,16 @@ def report_of(store: TCPStore, rank: int) -> None:
     store.set(f"syncfree/0/{rank}", json.dumps(Report(tier=1).json()))
 
 
+def gathered_while_all_come(store: TCPStore, after: float) -> tuple[list[str], str]:
+    """What was said, and the note of the report."""
+    late = threading.Timer(after, lambda: [report_of(store, rank) for rank in (1, 2, 3)])
+    late.start()
+    said: list[str] = []
+    merged = ranks.gather(Report(tier=1), said.append)
+    late.join()
+    return said, merged.note
+
+
 def test_says_for_whom_it_waits(store: TCPStore) -> None:
     report_of(store, 2)
     said: list[str] = []
@@ -58,21 +68,12 @@ def test_says_nothing_where_all_come_in_time(
     store: TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "_SILENCE", timedelta(seconds=30))
-    late = threading.Timer(0.2, lambda: [report_of(store, rank) for rank in (1, 2, 3)])
-    late.start()
-    said: list[str] = []
-    merged = ranks.gather(Report(tier=1), said.append)
-    late.join()
-    assert (said, merged.note) == ([], "")
+    assert gathered_while_all_come(store, 0.2) == ([], "")
 
 
 def test_takes_reports_that_come_during_the_wait(
     store: TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranks, "_PATIENCE", timedelta(seconds=30))
-    late = threading.Timer(1.0, lambda: [report_of(store, rank) for rank in (1, 2, 3)])
-    late.start()
-    said: list[str] = []
-    merged = ranks.gather(Report(tier=1), said.append)
-    late.join()
-    assert (len(said), merged.note) == (1, "")
+    said, note = gathered_while_all_come(store, 1.0)
+    assert (len(said), note) == (1, "")
