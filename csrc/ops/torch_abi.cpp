@@ -5,6 +5,10 @@
 #include <iterator>
 #include <string>
 
+#if defined(SYNCFREE_OPS_CUDA)
+#include "ops/cuda_empty.h"
+#endif
+
 namespace syncfree::ops {
 namespace {
 
@@ -183,15 +187,21 @@ TensorView view_of(const Tensor& tensor) {
 }
 
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like) {
-  std::int64_t strides[kMaxRank];
   if (sizes.size() > kMaxRank)
     fail_value("Expected a result of at most ", kMaxRank, " dimensions.");
+  const Device device = device_of(like);
+#if defined(SYNCFREE_OPS_CUDA)
+  EmptyOnCuda* const empty = empty_on_cuda();
+  if (empty != nullptr && device.type == aoti_torch_device_type_cuda()) [[likely]]
+    return Tensor(static_cast<AtenTensorHandle>(empty(
+        sizes.data(), sizes.size(), static_cast<std::int32_t>(scalar_type_of(dtype)), device.index)));
+#endif
+  std::int64_t strides[kMaxRank];
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
     stride *= sizes[i];
   }
-  const Device device = device_of(like);
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
       static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,

@@ -72,8 +72,7 @@ void check_dtypes(const Tensor& a, const Tensor& b, const char* a_name = "preds"
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);
 
-// A fresh, contiguous, uninitialised tensor on the device of `like`. Past the dispatcher, which
-// would cost a microsecond more.
+// A fresh, contiguous, uninitialised tensor on the device of `like`.
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like);
 
 }  // namespace syncfree::ops

@@ -54,24 +54,38 @@ struct Output {
   __device__ void store(std::int64_t index, double x) const { store_as(value, dtype, index, x); }
 };
 
+// Adds up every `step`-th of `count` numbers from `first` on, in order. One block does so while all
+// others have ended: several loads are in flight together.
+__device__ double sum_in_order(const double* numbers, std::int64_t first, std::int64_t count,
+                               std::int64_t step) {
+  constexpr int kInFlight = 8;
+  double sum = 0.0;
+  for (; first < count; first += kInFlight * step) {
+    double x[kInFlight];
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k)
+      x[k] = first + k * step < count ? numbers[first + k * step] : 0.0;
+#pragma unroll
+    for (int k = 0; k < kInFlight; ++k) sum += x[k];
+  }
+  return sum;
+}
+
 // The last block turns per-chunk sums into results. Each sum is taken in one fixed order: by the
 // whole block for a pooled result, by one warp for each of several, whatever their number.
 __device__ void finish_wide(const Operands& operands, const Pieces& pieces, bool pooled,
                             const Output& output, double* partial, double* values) {
   if (pooled) {
-    double sum = 0.0;
-    for (std::int64_t i = threadIdx.x; i < pieces.count; i += kThreads) sum += partial[i];
-    sum = block_sum<kThreads>(sum);
+    const double sum =
+        block_sum<kThreads>(sum_in_order(partial, threadIdx.x, pieces.count, kThreads));
     if (threadIdx.x == 0) output.store(0, output.value_of(0, sum, operands.reduced));
     return;
   }
   const int lane = threadIdx.x % 32;
   const std::int64_t pending = pieces.count > 1 ? operands.results : 0;
   for (std::int64_t result = threadIdx.x / 32; result < pending; result += kThreads / 32) {
-    double sum = 0.0;
-    for (std::int64_t i = lane; i < pieces.count; i += 32)
-      sum += partial[result * pieces.count + i];
-    sum = warp_sum(sum);
+    const double sum =
+        warp_sum(sum_in_order(partial + result * pieces.count, lane, pieces.count, 32));
     if (lane != 0) continue;
     const double value = output.value_of(result, sum, operands.reduced);
     if (output.reduction == Reduction::kNone)
@@ -81,9 +95,8 @@ __device__ void finish_wide(const Operands& operands, const Pieces& pieces, bool
   }
   if (output.reduction == Reduction::kNone) return;
   __syncthreads();
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < operands.results; i += kThreads) sum += values[i];
-  sum = block_sum<kThreads>(sum);
+  const double sum =
+      block_sum<kThreads>(sum_in_order(values, threadIdx.x, operands.results, kThreads));
   if (threadIdx.x == 0)
     output.store(0, output.reduction == Reduction::kMean ? sum / operands.results : sum);
 }
@@ -154,9 +167,8 @@ __global__ void __launch_bounds__(kThreads, kNarrowBlocks)
   }
   if (output.reduction == Reduction::kNone) return;
   if (!is_last_block(ticket, gridDim.x)) return;
-  double sum = 0.0;
-  for (std::int64_t i = threadIdx.x; i < chunks.count; i += kThreads) sum += partial[i];
-  sum = block_sum<kThreads>(sum);
+  const double sum =
+      block_sum<kThreads>(sum_in_order(partial, threadIdx.x, chunks.count, kThreads));
   if (threadIdx.x == 0)
     output.store(0, output.reduction == Reduction::kMean ? sum / operands.results : sum);
 }

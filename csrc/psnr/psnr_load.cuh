@@ -90,11 +90,12 @@ __device__ Vector<T> load_unaligned(const T* from) {
   return vector;
 }
 
-// Streaming loads: each element is used once and should not push others out of L2.
+// Not by streaming loads (__ldcs), although each element is used once: what they read leaves the
+// second-level cache at once, and images that a network has just made take twice as long.
 template <class T>
 __device__ Vector<T> load_vector(const T* from, bool aligned) {
   if (!aligned) return load_unaligned(from);
-  const uint4 raw = __ldcs(reinterpret_cast<const uint4*>(from));
+  const uint4 raw = *reinterpret_cast<const uint4*>(from);
   return {{raw.x, raw.y, raw.z, raw.w}};
 }
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from syncfree import _libraries
-from syncfree._ops.quick_calls import quicken
+from syncfree._ops.quick_calls import provide_allocation, quicken
 from syncfree.errors import DeviceError
 
 _libraries.load()
+provide_allocation()
 
 _library = torch.library.Library("syncfree", "IMPL")
 
