@@ -1,4 +1,5 @@
-// Properties of the current CUDA device that launchers need, read once per device.
+// Properties of the current CUDA device that launchers need, read once per device where reading them
+// succeeds.
 #pragma once
 
 namespace syncfree {
@@ -10,6 +11,6 @@ struct DeviceInfo {
   int code_architecture;        // whose code runs, which is less where PTX was compiled
 };
 
-const DeviceInfo& current_device_info();
+DeviceInfo current_device_info();
 
 }  // namespace syncfree
