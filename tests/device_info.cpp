@@ -44,6 +44,9 @@ void set(int device, bool attributes, bool code) {
   fails_attributes = attributes;
   fails_code = code;
 }
+int know(int device) {
+  return syncfree::know_device(device);
+}
 int multiprocessors() {
   return syncfree::current_device_info().multiprocessors;
 }

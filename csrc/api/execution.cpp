@@ -1,6 +1,10 @@
 // Memory of one call: what the caller gave, or what the stream keeps and the device's pool lends.
 #include "api/execution.h"
 
+#if defined(SYNCFREE_WITH_CUDA)
+#include "core/device_info.h"
+#endif
+
 namespace syncfree::api {
 namespace {
 
@@ -19,6 +23,7 @@ Execution::Execution(const syncfree_launch* launch, const syncfree_tensor& on) {
     fail(SYNCFREE_WRONG_DEVICE, "Expected the index of a CUDA device, but got ", on.device_index,
          ".");
   current_.emplace(on.device_index);
+  check_cuda(know_device(on.device_index));
   device_index_ = on.device_index;
 #else
   fail(SYNCFREE_WITHOUT_CUDA,

@@ -1,4 +1,4 @@
-// Cached device properties.
+// Device properties, which no launcher reads twice.
 #include "core/device_info.h"
 
 #include <cuda_runtime.h>
@@ -15,7 +15,6 @@ constexpr int kMaxDevices = 64;
 // Of the architecture that all kernels are compiled for.
 __global__ void any_kernel() {}
 
-// What cannot be read keeps a value that is on the safe side. Errors are the next launch's to tell.
 class Reading {
  public:
   explicit Reading(int device) {
@@ -31,39 +30,54 @@ class Reading {
   }
 
   const DeviceInfo& info() const { return info_; }
-  bool is_complete() const { return is_complete_; }
+  cudaError_t error() const { return error_; }  // the first one
 
  private:
   void read(int* value, cudaDeviceAttr attribute, int device) {
     check(cudaDeviceGetAttribute(value, attribute, device));
   }
+  // The error is told here and by nobody's next launch.
   void check(cudaError_t error) {
     if (error == cudaSuccess) return;
-    is_complete_ = false;
+    if (error_ == cudaSuccess) error_ = error;
     cudaGetLastError();
   }
 
   DeviceInfo info_ = {1, 0, 48 * 1024, 0};
-  bool is_complete_ = true;
+  cudaError_t error_ = cudaSuccess;
 };
+
+// What was read, for ever.
+std::array<DeviceInfo, kMaxDevices> known;
+std::array<std::atomic<bool>, kMaxDevices> is_known;
+std::mutex writing;
+
+bool knows(int device) {
+  return device < kMaxDevices && is_known[device].load(std::memory_order_acquire);
+}
+
+void keep(int device, const DeviceInfo& info) {
+  if (device >= kMaxDevices) return;
+  const std::lock_guard<std::mutex> lock(writing);
+  if (knows(device)) return;
+  known[device] = info;
+  is_known[device].store(true, std::memory_order_release);
+}
 
 }  // namespace
 
-DeviceInfo current_device_info() {
-  static std::array<DeviceInfo, kMaxDevices> known;
-  static std::array<std::atomic<bool>, kMaxDevices> is_known;
-  static std::mutex writing;
-  int device = 0;
-  cudaGetDevice(&device);
-  const bool is_kept = device < kMaxDevices;
-  if (is_kept && is_known[device].load(std::memory_order_acquire)) return known[device];
+cudaError_t know_device(int device) {
+  if (knows(device)) [[likely]]
+    return cudaSuccess;
   const Reading reading(device);
-  if (is_kept && reading.is_complete()) {
-    const std::lock_guard<std::mutex> lock(writing);
-    if (!is_known[device].load(std::memory_order_relaxed)) known[device] = reading.info();
-    is_known[device].store(true, std::memory_order_release);
-  }
-  return reading.info();
+  if (reading.error() == cudaSuccess) keep(device, reading.info());
+  return reading.error();
+}
+
+DeviceInfo current_device_info() {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) cudaGetLastError();
+  return knows(device) ? known[device] : Reading(device).info();
 }
 
 }  // namespace syncfree

@@ -1,6 +1,7 @@
-// Properties of the current CUDA device that launchers need, read once per device where reading them
-// succeeds.
+// Properties of CUDA devices that launchers need, read once for each.
 #pragma once
+
+#include <cuda_runtime_api.h>
 
 namespace syncfree {
 
@@ -11,6 +12,11 @@ struct DeviceInfo {
   int code_architecture;        // whose code runs, which is less where PTX was compiled
 };
 
+// Reads those of the current device, which is `device`, unless they are known. Whoever launches
+// asks for it first: plans made with different properties do not fit each other.
+cudaError_t know_device(int device);
+
+// Of the current device, which is known.
 DeviceInfo current_device_info();
 
 }  // namespace syncfree

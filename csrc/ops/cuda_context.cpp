@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "core/device_info.h"
+
 namespace syncfree::ops {
 namespace {
 
@@ -36,6 +38,7 @@ CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index
   std::int32_t current = -1;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
   if (current != device_) guard_.emplace(device_);
+  check_cuda(know_device(device_));
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_, &stream));
   stream_ = static_cast<cudaStream_t>(stream);
