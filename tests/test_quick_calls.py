@@ -217,20 +217,48 @@ def test_nothing_is_kept() -> None:
     assert all(abs(a - b) < 50 for a, b in zip(before, after, strict=True))
 
 
+@pytest.mark.needs_cuda
+def test_results_on_cuda_are_made_past_the_dispatcher() -> None:
+    arguments = arguments_of("multiclass_accuracy", "cuda")
+    quick, usual = both("multiclass_accuracy")
+    for call in (quick, usual):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            call(*arguments)
+        names = {event.name for event in profile.events()}
+        assert "syncfree::multiclass_accuracy" in names
+        assert not any(name.startswith("aten::empty") for name in names)
+
+
+@pytest.mark.needs_cuda
+def test_torch_itself_tells_that_there_is_no_memory_for_a_result() -> None:
+    labels = torch.zeros(1 << 26, 1, dtype=torch.uint8, device="cuda")
+    options, ignored = accuracy.pack_options("micro", True, None, False)
+    torch.cuda.empty_cache()
+    allowed = torch.cuda.memory_reserved() + (64 << 20)  # of the 256 MiB that the result takes
+    total = torch.cuda.get_device_properties("cuda").total_memory
+    torch.cuda.set_per_process_memory_fraction(allowed / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            accuracy.ACCURACY["multiclass"](labels, labels, 4, 1, options, ignored)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 def test_a_broken_module_is_done_without(tmp_path: Path) -> None:
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
     assert quick_calls._load(broken) is None
 
 
-def test_without_the_module() -> None:
+def test_without_the_module(device: str) -> None:
     program = (
         "from syncfree._ops import quick_calls\n"
         "quick_calls.module_file = lambda: 'not there'\n"
         "import torch, syncfree\n"
         "from syncfree.functional import binary_accuracy\n"
         "assert not hasattr(torch.ops.syncfree.binary_accuracy.default._op, 'usual')\n"
-        "print(binary_accuracy(torch.tensor([1, 0]), torch.tensor([1, 1])).item())\n"
+        f"preds, target = torch.tensor([[1, 0], [1, 1]], device={device!r})\n"
+        "print(binary_accuracy(preds, target).item())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True

@@ -35,8 +35,8 @@ void check_cuda(cudaError_t status) {
 }
 
 CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index) {
-  std::int32_t current = -1;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_device_index(&current));
+  int current = -1;  // CUDA's own answer: torch's comes by way of its accelerators' hooks
+  check_cuda(cudaGetDevice(&current));
   if (current != device_) guard_.emplace(device_);
   check_cuda(know_device(device_));
   void* stream = nullptr;

@@ -163,10 +163,14 @@ struct Plan {
 
 // Images without a unit to complete them: empty batches, no channels.
 __global__ void finish_empty_kernel(const __grid_constant__ Results results) {
-  for (std::int64_t image = 0; image < results.images; ++image) finish_image(results, image);
+  double value = 0.0;
+  for (std::int64_t image = 0; image < results.images; ++image)
+    value = finish_image(results, image);
   __syncwarp();
   __threadfence();
-  finish_batch(results);
+  if (results.reduction == Reduction::kNone) return;
+  finish_batch(results,
+               results.images == 1 ? value : sum_in_order(results.image_values, results.images));
 }
 
 template <class Acc>

@@ -30,18 +30,19 @@ __device__ void store_map_value(const Job<Acc>& job, std::int64_t index, Acc ssi
     store_as(job.map, job.results.dtype, index, static_cast<double>(value));
 }
 
-__device__ inline void finish_image(const Results& r, std::int64_t image) {
+// Gives the image's value to all lanes, and to whoever reduces over the batch.
+__device__ inline double finish_image(const Results& r, std::int64_t image) {
   double sums[kQuantities];
 #pragma unroll
   for (int q = 0; q < kQuantities; ++q)
     if (r.slots[q] != nullptr)
       sums[q] = sum_in_order(r.slots[q] + image * r.units_per_image, r.units_per_image);
-  if (threadIdx.x % 32 != 0) return;
+  const double value = r.value != nullptr ? mean_from_deficit(sums[kDeficit], r.map_elements) : 0.0;
+  if (threadIdx.x % 32 != 0) return value;
   if (r.value != nullptr) {
-    const double value = mean_from_deficit(sums[kDeficit], r.map_elements);
     if (r.reduction == Reduction::kNone)
       store_as(r.value, r.value_dtype, image, value);
-    else
+    else if (r.images > 1)
       r.image_values[image] = value;
   }
   if (r.contrast != nullptr) {
@@ -50,11 +51,11 @@ __device__ inline void finish_image(const Results& r, std::int64_t image) {
   }
   if (r.squared_error != nullptr) r.squared_error[image] = sums[kSquaredError];
   if (r.absolute_error != nullptr) r.absolute_error[image] = sums[kAbsoluteError];
+  return value;
 }
 
-__device__ inline void finish_batch(const Results& r) {
-  if (r.reduction == Reduction::kNone) return;
-  const double sum = sum_in_order(r.image_values, r.images);
+// `sum` of the images' values, in lane 0.
+__device__ inline void finish_batch(const Results& r, double sum) {
   if (threadIdx.x % 32 != 0) return;
   add_batch(r.running, sum, r.images);
   store_as(r.value, r.value_dtype, 0,
@@ -79,11 +80,14 @@ __device__ inline void complete_units(const Results& r, std::int64_t image, std:
   if (!arrive(r.image_tickets + image, static_cast<std::uint32_t>(units),
               static_cast<std::uint32_t>(r.units_per_image), leads))
     return;
-  finish_image(r, image);
+  const double value = finish_image(r, image);
   if (r.reduction == Reduction::kNone) return;
-  // Of a single image all is known here: waiting for the ticket's memory takes a microsecond.
-  if (r.images == 1 || arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads))
-    finish_batch(r);
+  // Of a single image all is known here: the way to memory and back for the ticket takes a
+  // microsecond, that for the value half of one.
+  if (r.images == 1)
+    finish_batch(r, value);
+  else if (arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads))
+    finish_batch(r, sum_in_order(r.image_values, r.images));
 }
 
 }  // namespace syncfree::ssim
