@@ -193,8 +193,9 @@ Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const
 #if defined(SYNCFREE_OPS_CUDA)
   EmptyOnCuda* const empty = empty_on_cuda();
   if (empty != nullptr && device.type == aoti_torch_device_type_cuda()) [[likely]]
-    return Tensor(static_cast<AtenTensorHandle>(empty(
-        sizes.data(), sizes.size(), static_cast<std::int32_t>(scalar_type_of(dtype)), device.index)));
+    return Tensor(static_cast<AtenTensorHandle>(
+        empty(sizes.data(), sizes.size(), static_cast<std::int32_t>(scalar_type_of(dtype)),
+              device.index)));
 #endif
   std::int64_t strides[kMaxRank];
   std::int64_t stride = 1;

@@ -80,14 +80,15 @@ __device__ inline void complete_units(const Results& r, std::int64_t image, std:
   if (!arrive(r.image_tickets + image, static_cast<std::uint32_t>(units),
               static_cast<std::uint32_t>(r.units_per_image), leads))
     return;
-  const double value = finish_image(r, image);
+  double sum = finish_image(r, image);
   if (r.reduction == Reduction::kNone) return;
   // Of a single image all is known here: the way to memory and back for the ticket takes a
   // microsecond, that for the value half of one.
-  if (r.images == 1)
-    finish_batch(r, value);
-  else if (arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads))
-    finish_batch(r, sum_in_order(r.image_values, r.images));
+  if (r.images > 1) {
+    if (!arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads)) return;
+    sum = sum_in_order(r.image_values, r.images);
+  }
+  finish_batch(r, sum);
 }
 
 }  // namespace syncfree::ssim
