@@ -242,8 +242,15 @@ def _pixels_at_an_odd_address(x: Tensor) -> Tensor:
 
 LARGE_LAYOUTS = [*LAYOUTS, Layout("odd_address", _pixels_at_an_odd_address)]
 # More than one piece a plane, the last one incomplete; three and four channels and others; a plane
-# that is no multiple of a vector.
-LARGE_SHAPES = [(2, 3, 168, 200), (1, 4, 152, 220), (1, 5, 140, 120), (2, 3, 131, 127)]
+# that is no multiple of a vector; on the CPU planes of whole runs, and more than a piece of pixels.
+LARGE_SHAPES = [
+    (2, 3, 168, 200),
+    (1, 4, 152, 220),
+    (1, 5, 140, 120),
+    (2, 3, 131, 127),
+    (1, 3, 128, 256),
+    (2, 2, 260, 301),
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -311,7 +318,8 @@ def test_shifting_and_scaling(batch: int, height: int, width: int, scale: float)
 
 @every_lower_set
 def test_lower_instruction_sets(isa: str) -> None:
-    passes_with(isa, "cpu and (matches_float64 or bits_of_an_image)", __file__)
+    large = "bits_of_large_images and (127 or 220 or 301)"
+    passes_with(isa, f"cpu and (matches_float64 or bits_of_an_image or {large})", __file__)
 
 
 @pytest.mark.parametrize(

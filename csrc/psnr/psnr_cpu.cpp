@@ -5,7 +5,7 @@
 
 #include "core/store_as.h"
 #include "psnr/psnr.h"
-#include "psnr/psnr_cpu_sum.h"
+#include "psnr/psnr_cpu_pixels.h"
 #include "psnr/psnr_math.h"
 
 namespace syncfree::psnr {
@@ -56,17 +56,25 @@ class Values {
 void run_large(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
   const std::int64_t reduced = errors.reduced(), results = errors.results();
   const Chunks chunks = make_chunks(reduced, kRun, kMostChunks);
+  const std::vector<double> runs = sums_of_pixels(errors, parallel_for);
+  const auto sum_of = [&](std::int64_t result, std::int64_t begin, std::int64_t end) {
+    if (runs.empty()) return errors.of_elements(result, begin, end);
+    double sum = 0.0;
+    for (std::int64_t first = begin; first < end; first += kRun)
+      sum += runs[static_cast<std::size_t>(result * errors.runs() + first / kRun)];
+    return sum;
+  };
   std::vector<double> partial(static_cast<std::size_t>(results * chunks.count));
   const std::int64_t grain = std::max<std::int64_t>(
       1, kGrain / std::max<std::int64_t>(1, std::min(chunks.elements, reduced)));
-  parallel_ranges(parallel_for, 0, results * chunks.count, grain,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t item = begin; item < end; ++item) {
-                      const std::int64_t first = item % chunks.count * chunks.elements;
-                      partial[item] = errors.of_elements(
-                          item / chunks.count, first, std::min(first + chunks.elements, reduced));
-                    }
-                  });
+  parallel_ranges(
+      parallel_for, 0, results * chunks.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) {
+          const std::int64_t first = item % chunks.count * chunks.elements;
+          partial[item] =
+              sum_of(item / chunks.count, first, std::min(first + chunks.elements, reduced));
+        }
+      });
   double total = 0.0;
   for (std::int64_t result = 0; result < results; ++result) {
     double squared = 0.0;

@@ -33,3 +33,19 @@ double psnr_squared_error(const void* preds, const void* target, std::int64_t co
   }
   return sum;
 }
+
+// Channels of pixels, side by side, to planes `pitch` apart.
+template <class T, int kChannels>
+void psnr_split_pixels(const T* from, std::int64_t count, T* planes, std::int64_t pitch) {
+  static_assert(kChannels >= 2 && kChannels <= 4);
+  T* __restrict first = planes;
+  T* __restrict second = planes + pitch;
+  T* __restrict third = planes + 2 * pitch;
+  T* __restrict fourth = planes + 3 * pitch;
+  for (std::int64_t i = 0; i < count; ++i) {
+    first[i] = from[kChannels * i];
+    second[i] = from[kChannels * i + 1];
+    if constexpr (kChannels > 2) third[i] = from[kChannels * i + 2];
+    if constexpr (kChannels > 3) fourth[i] = from[kChannels * i + 3];
+  }
+}

@@ -28,8 +28,10 @@ class SquaredErrors {
       : o_(make_operands(problem)),
         clamp_(make_clamp<double>(problem.range, problem.preds.dtype, problem.target.dtype)) {}
 
+  const Operands& operands() const { return o_; }
   std::int64_t results() const { return o_.results; }
   std::int64_t reduced() const { return o_.reduced; }
+  std::int64_t runs() const { return (o_.reduced + kRun - 1) / kRun; }  // of a result
 
   // Of elements [begin, end) of one result.
   double of_elements(std::int64_t result, std::int64_t begin, std::int64_t end) const {
@@ -55,7 +57,38 @@ class SquaredErrors {
     });
   }
 
+  // Of two runs side by side.
+  template <class T>
+  double of_buffers(const T* x, const T* y, std::int64_t count) const {
+    if (count > kShort) {
+      static const auto sum =
+          select_isa<SumContiguous>(&baseline::psnr_squared_error<T>, &avx2::psnr_squared_error<T>,
+                                    &avx512::psnr_squared_error<T>);
+      return sum(x, y, count, clamp_.enabled, clamp_.low, clamp_.high);
+    }
+    using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const Clamp<Acc> clamp{
+        clamp_.enabled, static_cast<Acc>(clamp_.low), static_cast<Acc>(clamp_.high), {}, {}};
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Acc d = clamp(to<Acc>(x[i])) - clamp(to<Acc>(y[i]));
+      sum += static_cast<double>(d) * d;
+    }
+    return sum;
+  }
+
+  // Calls f with the operands' type, if it is that in which their elements are put side by side.
+  template <class F>
+  void with_own_type(F&& f) const {
+    with_type([&]<class T>(TypeTag<T> tag) {
+      if (are<T>()) f(tag);
+      return 0.0f;
+    });
+  }
+
  private:
+  using SumContiguous = double(const void* preds, const void* target, std::int64_t count,
+                               bool clamped, double low, double high);
   using Walk = RowWalk<2, kMaxRank>;
   static constexpr int kPreds = 0, kTarget = 1;
 
@@ -142,28 +175,6 @@ class SquaredErrors {
     return of_buffers(x, y, count);
   }
 
-  // Of two runs side by side.
-  template <class T>
-  double of_buffers(const T* x, const T* y, std::int64_t count) const {
-    if (count > kShort) {
-      static const auto sum =
-          select_isa<SumContiguous>(&baseline::psnr_squared_error<T>, &avx2::psnr_squared_error<T>,
-                                    &avx512::psnr_squared_error<T>);
-      return sum(x, y, count, clamp_.enabled, clamp_.low, clamp_.high);
-    }
-    using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    const Clamp<Acc> clamp{
-        clamp_.enabled, static_cast<Acc>(clamp_.low), static_cast<Acc>(clamp_.high), {}, {}};
-    double sum = 0.0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Acc d = clamp(to<Acc>(x[i])) - clamp(to<Acc>(y[i]));
-      sum += static_cast<double>(d) * d;
-    }
-    return sum;
-  }
-  using SumContiguous = double(const void* preds, const void* target, std::int64_t count,
-                               bool clamped, double low, double high);
-
   template <class T>
   static const T* at(const TensorView& view, std::int64_t offset) {
     return static_cast<const T*>(view.data) + offset;
@@ -180,14 +191,19 @@ class SquaredErrors {
       load_rows(at<T>(view, offset), row_step, rows, step, count, out);
   }
 
-  // Whether elements stand side by side already, as T.
+  // Whether both operands are of T.
   template <class T>
-  bool reads_in_place() const {
+  bool are() const {
     const auto is_t = [](DType dtype) {
       return dispatch_dtype(dtype,
                             []<class From>(TypeTag<From>) { return std::is_same_v<From, T>; });
     };
-    return o_.contiguous && is_t(o_.preds.dtype) && is_t(o_.target.dtype);
+    return is_t(o_.preds.dtype) && is_t(o_.target.dtype);
+  }
+  // Whether elements stand side by side already, as T.
+  template <class T>
+  bool reads_in_place() const {
+    return o_.contiguous && are<T>();
   }
 
   const Operands o_;
