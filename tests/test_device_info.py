@@ -62,4 +62,8 @@ def test_what_is_known_stays(device: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("number", [63, 64, 1000])
 def test_any_number_of_devices(device: ctypes.CDLL, number: int) -> None:
     device.set(number, False, False)
+    assert device.know(number) == 0
     assert device.multiprocessors() == 100 + number
+    device.set(0, False, False)
+    assert device.know(0) == 0
+    assert device.multiprocessors() == 100  # nothing was written where others stand

@@ -289,6 +289,29 @@ def test_clamped_large_images_in_any_layout(dtype: torch.dtype, device: str) -> 
         assert torch.equal(got, want), layout
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dim", [0, 1, (0, 1)], ids=str)
+@pytest.mark.parametrize("clamps", [False, True])
+def test_bits_of_results_side_by_side(
+    dtype: torch.dtype, dim: int | tuple[int, ...], clamps: bool, device: str
+) -> None:
+    """The first elements of all results lie in a row, or all of one result."""
+    preds, target = image_pair((9, 3, 37, 53), dtype, device)
+    whole = range_of(dtype)
+    data_range = (0.25 * whole, 0.75 * whole) if clamps else whole
+
+    def values(a: Tensor, b: Tensor) -> Tensor:
+        return peak_signal_noise_ratio(a, b, data_range, dim=dim, reduction="none")
+
+    def one_after_the_other(x: Tensor) -> Tensor:
+        return x.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1)
+
+    want = values(preds, target)
+    check(want, reference(preds, target, data_range, dim=dim))
+    assert torch.equal(values(one_after_the_other(preds), one_after_the_other(target)), want)
+    assert torch.equal(values(preds, one_after_the_other(target)), want)
+
+
 @pytest.mark.parametrize("start", range(17))
 def test_rows_at_any_address(start: int, device: str) -> None:
     for dtype in (torch.uint8, torch.float16, torch.float32):

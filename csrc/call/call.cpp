@@ -7,9 +7,6 @@
 //
 // Whatever is not plain (keywords, subclasses of tensors, function modes) goes torch's own way.
 //
-// For the same reason, the library of CUDA ops is given a way to fresh tensors that leaves out what
-// the stable ABI's own does around torch's allocator.
-//
 // This needs torch's C++ interface and Python's, which are kept within one minor version of each.
 // So it is a module apart from all others, and optional.
 #include <Python.h>
@@ -17,9 +14,6 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#if defined(SYNCFREE_TORCH_HAS_CUDA)
-#include <ATen/cuda/EmptyTensor.h>
-#endif
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -261,24 +255,6 @@ PyObject* quick(PyObject*, PyObject* arguments) {
   END_HANDLE_TH_ERRORS
 }
 
-#if defined(SYNCFREE_TORCH_HAS_CUDA)
-
-// As csrc/ops/cuda_empty.h wants it.
-void* empty_on_cuda(const std::int64_t* sizes, std::size_t rank, std::int32_t dtype,
-                    std::int32_t device) {
-  return new at::Tensor(at::detail::empty_cuda(
-      {sizes, rank}, static_cast<c10::ScalarType>(dtype),
-      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)), std::nullopt));
-}
-
-void* const empty_on_cuda_address = reinterpret_cast<void*>(&empty_on_cuda);
-
-#else
-
-void* const empty_on_cuda_address = nullptr;
-
-#endif
-
 PyMethodDef functions[] = {
     {"quick", quick, METH_VARARGS,
      "A quicker callable for an operator, by name, overload and torch's own callable; that one "
@@ -292,11 +268,5 @@ PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__call() {
   call_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  PyObject* module = call_type == nullptr ? nullptr : PyModule_Create(&definition);
-  if (module == nullptr) return nullptr;
-  PyObject* address = PyLong_FromVoidPtr(empty_on_cuda_address);
-  const bool added = PyModule_AddObjectRef(module, "empty_on_cuda", address) == 0;
-  Py_XDECREF(address);
-  if (!added) Py_CLEAR(module);
-  return module;
+  return call_type == nullptr ? nullptr : PyModule_Create(&definition);
 }

@@ -1,4 +1,4 @@
-// Properties of CUDA devices that launchers need, read once for each.
+// Properties of CUDA devices that launchers need, read once for each of the first 64.
 #pragma once
 
 #include <cuda_runtime_api.h>

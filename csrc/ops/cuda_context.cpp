@@ -4,16 +4,16 @@
 #include <utility>
 
 #include "core/device_info.h"
+#include "ops/cuda_empty.h"
 
 namespace syncfree::ops {
 namespace {
 
 LeasedWorkspace allocate(const WorkspaceSize& size, int device, cudaStream_t stream) {
-  const std::int64_t bytes = static_cast<std::int64_t>(size.total()), stride = 1;
-  AtenTensorHandle handle = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &bytes, &stride, aoti_torch_dtype_uint8(),
-                                                  aoti_torch_device_type_cuda(), device, &handle));
-  Tensor owner(handle);
+  const auto bytes = static_cast<std::int64_t>(size.total());
+  Tensor owner = empty_on_cuda({&bytes, 1}, ScalarType::Byte, device);
+  // torch leaves its own current device behind, which it may not yet have told CUDA.
+  check_cuda(cudaSetDevice(device));
   char* memory = static_cast<char*>(owner.mutable_data_ptr());
   if (size.zeroed > 0) check_cuda(cudaMemsetAsync(memory, 0, size.zeroed, stream));
   return {{memory, memory + size.zeroed}, std::move(owner), {}};

@@ -186,17 +186,8 @@ TensorView view_of(const Tensor& tensor) {
   return view;
 }
 
-Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like) {
-  if (sizes.size() > kMaxRank)
-    fail_value("Expected a result of at most ", kMaxRank, " dimensions.");
-  const Device device = device_of(like);
-#if defined(SYNCFREE_OPS_CUDA)
-  EmptyOnCuda* const empty = empty_on_cuda();
-  if (empty != nullptr && device.type == aoti_torch_device_type_cuda()) [[likely]]
-    return Tensor(static_cast<AtenTensorHandle>(
-        empty(sizes.data(), sizes.size(), static_cast<std::int32_t>(scalar_type_of(dtype)),
-              device.index)));
-#endif
+Tensor empty_by_stable_abi(std::span<const std::int64_t> sizes, ScalarType dtype,
+                           const Device& device) {
   std::int64_t strides[kMaxRank];
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
@@ -206,8 +197,19 @@ Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
       static_cast<std::int64_t>(sizes.size()), sizes.data(), strides,
-      static_cast<std::int32_t>(scalar_type_of(dtype)), device.type, device.index, &handle));
+      static_cast<std::int32_t>(dtype), device.type, device.index, &handle));
   return Tensor(handle);
+}
+
+Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like) {
+  if (sizes.size() > kMaxRank)
+    fail_value("Expected a result of at most ", kMaxRank, " dimensions.");
+  const Device device = device_of(like);
+#if defined(SYNCFREE_OPS_CUDA)
+  if (device.type == aoti_torch_device_type_cuda()) [[likely]]
+    return empty_on_cuda(sizes, scalar_type_of(dtype), device.index);
+#endif
+  return empty_by_stable_abi(sizes, scalar_type_of(dtype), device);
 }
 
 }  // namespace syncfree::ops

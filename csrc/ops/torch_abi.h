@@ -72,7 +72,11 @@ void check_dtypes(const Tensor& a, const Tensor& b, const char* a_name = "preds"
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);
 
-// A fresh, contiguous, uninitialised tensor on the device of `like`.
+// A fresh, contiguous, uninitialised tensor, of at most kMaxRank dimensions.
+Tensor empty_by_stable_abi(std::span<const std::int64_t> sizes, ScalarType dtype,
+                           const Device& device);
+
+// The same on the device of `like`, in the shortest way there is.
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like);
 
 }  // namespace syncfree::ops

@@ -34,6 +34,25 @@ double psnr_squared_error(const void* preds, const void* target, std::int64_t co
   return sum;
 }
 
+// Adds those of one element of each of several results, side by side.
+template <class T>
+void psnr_add_squared_errors(const void* preds, const void* target, std::int64_t count,
+                             bool clamped, double low, double high, double* sums) {
+  const T* a = static_cast<const T*>(preds);
+  const T* b = static_cast<const T*>(target);
+  const Clamp<float> clamp{clamped, static_cast<float>(low), static_cast<float>(high), {}, {}};
+  const auto add = [&](auto&& limited) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float d = limited(to<float>(a[i])) - limited(to<float>(b[i]));
+      sums[i] += static_cast<double>(d) * d;
+    }
+  };
+  if (clamped)
+    add(clamp);
+  else
+    add([](float x) { return x; });
+}
+
 // Channels of pixels, side by side, to planes `pitch` apart.
 template <class T, int kChannels>
 void psnr_split_pixels(const T* from, std::int64_t count, T* planes, std::int64_t pitch) {

@@ -138,6 +138,10 @@ class SquaredErrors {
       *sums = of_run<T>(kept, 0, o_.reduced);
       return 1;
     }
+    if (lie_beside_each_other<T>(kept)) {
+      add_columns<T>(kept, row, sums);
+      return row;
+    }
     alignas(64) T x[kRun];
     alignas(64) T y[kRun];
     const std::int64_t count = std::min(row, kRun / std::max<std::int64_t>(o_.reduced, 1));
@@ -149,6 +153,31 @@ class SquaredErrors {
     for (std::int64_t i = 0; i < count; ++i)
       sums[i] = of_buffers(x + i * o_.reduced, y + i * o_.reduced, o_.reduced);
     return count;
+  }
+
+  // Results of few elements, whose first elements are side by side, and so on.
+  template <class T>
+  bool lie_beside_each_other(const Walk& kept) const {
+    // Squares of floats are exact in double, whether or not an instruction set joins square and
+    // addition: the same bits as one result after the other.
+    constexpr bool is_exact = !std::is_same_v<T, double>;
+    return is_exact && o_.reduced <= kShort && are<T>() && kept.step(kPreds) == 1 &&
+           kept.step(kTarget) == 1;
+  }
+
+  template <class T>
+  void add_columns(const Walk& kept, std::int64_t count, double* sums) const {
+    if constexpr (!std::is_same_v<T, double>) {
+      static const auto add =
+          select_isa(&baseline::psnr_add_squared_errors<T>, &avx2::psnr_add_squared_errors<T>,
+                     &avx512::psnr_add_squared_errors<T>);
+      const int inner = o_.preds.rank - 1;
+      std::fill_n(sums, count, 0.0);
+      for (std::int64_t i = 0; i < o_.reduced; ++i)
+        add(at<T>(o_.preds, kept.offset(kPreds) + i * o_.preds.stride[inner]),
+            at<T>(o_.target, kept.offset(kTarget) + i * o_.target.stride[inner]), count,
+            clamp_.enabled, clamp_.low, clamp_.high, sums);
+    }
   }
 
   template <class T>

@@ -1,12 +1,11 @@
 """Calls of our operators past the work that torch does for operators of any signature.
 
 A module of C++ (csrc/call) that was built for one minor version of torch and one of Python, and is
-loaded only there. Elsewhere calls go torch's own way, which takes the host 1.5 microseconds more.
+loaded only there. Elsewhere calls go torch's own way, which takes the host a microsecond more.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.machinery
 import importlib.util
 import sysconfig
@@ -39,19 +38,6 @@ def quicken(overload: Any) -> None:
     if module is not None:
         schema = overload._schema
         overload._op = module.quick(schema.name, schema.overload_name, overload._op)
-
-
-def provide_allocation() -> None:
-    """Has the library of CUDA ops make its results past torch's dispatcher.
-
-    As often as it likes: each time the same function is provided.
-    """
-    module, path = _module(), _libraries.find("syncfree_ops_cuda")
-    if torch.version.cuda is None or path is None or module is None or not module.empty_on_cuda:
-        return
-    provide = ctypes.CDLL(str(path)).syncfree_provide_empty_on_cuda
-    provide.restype = None
-    provide(ctypes.c_void_p(module.empty_on_cuda))
 
 
 @lru_cache(maxsize=1)

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from syncfree import _libraries
-from syncfree._ops.quick_calls import provide_allocation, quicken
+from syncfree._ops.quick_calls import quicken
+from syncfree._ops.quick_results import quicken_results
 from syncfree.errors import DeviceError
 
 _libraries.load()
-provide_allocation()
+quicken_results()
 
 _library = torch.library.Library("syncfree", "IMPL")
 

@@ -1,0 +1,65 @@
+"""Results on CUDA past torch's dispatcher: as torch's own, and without them where they are not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from syncfree._ops import accuracy, quick_results
+from syncfree.functional.classification import multiclass_accuracy
+
+
+@pytest.mark.needs_cuda
+def test_results_on_cuda_are_made_past_the_dispatcher() -> None:
+    assert quick_results.quicken_results()
+    preds, target = torch.rand(8, 4, device="cuda"), torch.zeros(8, dtype=torch.int64, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        multiclass_accuracy(preds, target, 4)
+    names = {event.name for event in profile.events()}
+    assert "syncfree::multiclass_accuracy" in names
+    assert not any(name.startswith("aten::empty") for name in names)
+
+
+@pytest.mark.needs_cuda
+def test_torch_itself_tells_that_there_is_no_memory_for_a_result() -> None:
+    torch.cuda.empty_cache()  # no block that is larger than what it is taken for
+    labels = torch.zeros(1 << 26, 1, dtype=torch.uint8, device="cuda")
+    options, ignored = accuracy.pack_options("micro", True, None, False)
+    allowed = torch.cuda.memory_reserved() + (64 << 20)  # of the 256 MiB that the result takes
+    total = torch.cuda.get_device_properties("cuda").total_memory
+    torch.cuda.set_per_process_memory_fraction(allowed / total)
+    try:
+        with pytest.raises(torch.OutOfMemoryError):
+            accuracy.ACCURACY["multiclass"](labels, labels, 4, 1, options, ignored)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.needs_cuda
+def test_results_have_storages_of_their_own() -> None:
+    preds, target = torch.rand(8, 4, device="cuda"), torch.zeros(8, dtype=torch.int64, device="cuda")
+    values = [multiclass_accuracy(preds, target, 4) for _ in range(4)]
+    assert len({value.untyped_storage().data_ptr() for value in values}) == len(values)
+    assert all(value.storage_offset() == 0 for value in values)
+    with torch.inference_mode():
+        assert multiclass_accuracy(preds, target, 4).is_inference()
+    assert not values[0].is_inference()
+
+
+def test_without_the_library(device: str) -> None:
+    program = (
+        "from syncfree._ops import quick_results\n"
+        "quick_results.library_name = lambda: 'not there'\n"
+        "import torch, syncfree\n"
+        "from syncfree.functional import binary_accuracy\n"
+        "assert not quick_results.quicken_results()\n"
+        f"preds, target = torch.tensor([[1, 0], [1, 1]], device={device!r})\n"
+        "print(binary_accuracy(preds, target).item())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert done.stdout == "0.5\n", done.stderr
