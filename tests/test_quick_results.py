@@ -12,10 +12,15 @@ from syncfree._ops import accuracy, quick_results
 from syncfree.functional.classification import multiclass_accuracy
 
 
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    labels = torch.zeros(8, dtype=torch.int64, device="cuda")
+    return torch.rand(8, 4, device="cuda"), labels
+
+
 @pytest.mark.needs_cuda
 def test_results_on_cuda_are_made_past_the_dispatcher() -> None:
     assert quick_results.quicken_results()
-    preds, target = torch.rand(8, 4, device="cuda"), torch.zeros(8, dtype=torch.int64, device="cuda")
+    preds, target = batch()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         multiclass_accuracy(preds, target, 4)
     names = {event.name for event in profile.events()}
@@ -40,7 +45,7 @@ def test_torch_itself_tells_that_there_is_no_memory_for_a_result() -> None:
 
 @pytest.mark.needs_cuda
 def test_results_have_storages_of_their_own() -> None:
-    preds, target = torch.rand(8, 4, device="cuda"), torch.zeros(8, dtype=torch.int64, device="cuda")
+    preds, target = batch()
     values = [multiclass_accuracy(preds, target, 4) for _ in range(4)]
     assert len({value.untyped_storage().data_ptr() for value in values}) == len(values)
     assert all(value.storage_offset() == 0 for value in values)
