@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from fake_driver import compiled
+from syncfree import _libraries
 from syncfree._ops import accuracy, quick_results
 from syncfree.functional.classification import multiclass_accuracy
 
@@ -52,6 +56,46 @@ def test_results_have_storages_of_their_own() -> None:
     with torch.inference_mode():
         assert multiclass_accuracy(preds, target, 4).is_inference()
     assert not values[0].is_inference()
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="torch has a CUDA library of its own")
+def test_the_library_beside_a_torch_without_cuda(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no GPU is, so that it compiles against each torch and finds its way to the ops."""
+    here, torch_home = Path(__file__).parent, Path(torch.__file__).parent
+    options = ["-I", str(here.parent / "csrc"), "-isystem", str(torch_home / "include")]
+    options += [
+        "-Wl,--no-as-needed",
+        *(str(torch_home / f"lib/lib{n}.so") for n in ("torch_cpu", "c10")),
+    ]
+    library = compiled(here / "fake_torch_cuda.cpp", tmp_path / "lib.so", *options)
+    monkeypatch.setattr(_libraries, "find", lambda _: library)
+    assert not quick_results.quicken_results()
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert quick_results.quicken_results()
+    makes_a_tensor = ctypes.CDLL(str(library)).makes_a_tensor
+    makes_a_tensor.restype = ctypes.c_bool
+    assert makes_a_tensor()
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["", 'extern "C" void syncfree_empty_on_cuda() {}', None],
+    ids=["empty", "old", "broken"],
+)
+def test_libraries_of_another_build(
+    source: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "other.so"
+    if source is None:
+        library.write_bytes(b"no library")
+    else:
+        (tmp_path / "other.cpp").write_text(source)
+        compiled(tmp_path / "other.cpp", library)
+    monkeypatch.setattr(_libraries, "find", lambda _: library)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert not quick_results.quicken_results()
 
 
 def test_without_the_library(device: str) -> None:
