@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from syncfree._installation import find_file
 from syncfree._ops import accuracy, psnr, quick_calls, safe_divide, ssim
 from test_ops import NAMES, TABLE, WITHOUT_TENSORS, accuracy_arguments
+from without_libraries import prints_an_accuracy
 
 Outcome = tuple[str, Any]
 
@@ -225,16 +225,8 @@ def test_a_broken_module_is_done_without(tmp_path: Path) -> None:
 
 
 def test_without_the_module(device: str) -> None:
-    program = (
-        "from syncfree._ops import quick_calls\n"
-        "quick_calls.module_file = lambda: 'not there'\n"
-        "import torch, syncfree\n"
-        "from syncfree.functional import binary_accuracy\n"
-        "assert not hasattr(torch.ops.syncfree.binary_accuracy.default._op, 'usual')\n"
-        f"preds, target = torch.tensor([[1, 0], [1, 1]], device={device!r})\n"
-        "print(binary_accuracy(preds, target).item())\n"
+    prints_an_accuracy(
+        "from syncfree._ops import quick_calls\nquick_calls.module_file = lambda: 'not there'",
+        "not hasattr(torch.ops.syncfree.binary_accuracy.default._op, 'usual')",
+        device,
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True
-    )
-    assert done.stdout == "0.5\n", done.stderr
