@@ -247,6 +247,33 @@ def test_bad_pixels_spoil_their_windows_only(
     assert contrast.isnan().tolist() == [False, True]
 
 
+@every_path
+@pytest.mark.parametrize("reduction", ["elementwise_mean", "sum"])
+def test_a_bad_pixel_spoils_its_batch_once(reduction: str, window: Window, device: str) -> None:
+    preds, target = image_pair((4, 1, 40, 75), torch.float32, device)
+    options = {"reduction": reduction}
+    clean = values(preds, target, window, **options)
+    spoiled = target.clone()
+    spoiled[2, 0, 3, 70] = math.nan
+    assert values(preds, spoiled, window, **options).isnan()
+    assert torch.equal(values(preds, target, window, **options), clean)
+
+
+@pytest.mark.needs_cuda
+def test_batches_of_more_patches_than_a_counted_sum_takes() -> None:
+    """Which are added up as the images' values are, by another kernel."""
+    preds = torch.rand(((1 << 20) + 3, 1, 8, 8), device="cuda")
+    target = (preds + 0.1 * torch.rand_like(preds)).clamp(0, 1)
+    each = values(preds, target, Window()).double()
+    mean, total = (
+        values(preds, target, Window(), reduction=reduction)
+        for reduction in ("elementwise_mean", "sum")
+    )
+    torch.testing.assert_close(mean.double(), each.mean(), rtol=2e-7, atol=0)
+    torch.testing.assert_close(total.double(), each.sum(), rtol=2e-7, atol=0)
+    assert torch.equal(image_quality(preds, target, 1.0).ssim, mean)
+
+
 def test_nan_passes_the_clamp_and_spoils_the_range(device: str) -> None:
     preds, target = image_pair((2, 1, 30, 30), torch.float32, device)
     preds[0, 0, 3, 3] = math.nan

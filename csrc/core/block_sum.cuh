@@ -17,7 +17,8 @@ __device__ double block_sum(double value) {
 // The same in all lanes. Not cub::WarpReduce, whose steps ask of each lane whether it has a partner
 // and select by the answer, word by word of a double: five instructions, without moves, where these
 // are three.
-__device__ inline double warp_sum(double value) {
+template <class T>
+__device__ T warp_sum(T value) {
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2)
     value += __shfl_xor_sync(0xffffffffu, value, distance);

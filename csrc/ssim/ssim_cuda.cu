@@ -133,6 +133,25 @@ struct Plan {
     allocate(problem, workspace);
   }
 
+  // Images whose units come together in one sum.
+  std::int64_t images_of_sum(int mean) const {
+    const Results& r = job.results;
+    return mean == kDeficit && r.reduction != Reduction::kNone ? r.images : 1;
+  }
+
+  bool fits_counted_sum(int mean) const {
+    const std::int64_t terms = images_of_sum(mean) * job.results.units_per_image;
+    return terms > 0 && terms <= CountedSums::kMostTerms;
+  }
+
+  CountedSums counted_sums(int mean, Arena& zeroed) const {
+    const Results& r = job.results;
+    const std::int64_t images = images_of_sum(mean);
+    const double elements = mean == kDeficit ? r.map_elements : r.contrast_elements;
+    return {zeroed.take<std::uint64_t>(r.images / images), images * r.units_per_image,
+            2.0 * elements * static_cast<double>(images)};
+  }
+
   void allocate(const Problem& problem, const Workspace& workspace) {
     Results& r = job.results;
     Arena zeroed(workspace.zeroed), scratch(workspace.scratch);
@@ -142,8 +161,14 @@ struct Plan {
     const std::int64_t units = r.images * r.units_per_image;
     const bool wanted[kQuantities] = {r.value != nullptr, r.contrast != nullptr,
                                       r.squared_error != nullptr, r.absolute_error != nullptr};
-    for (int q = 0; q < kQuantities; ++q)
-      r.slots[q] = wanted[q] ? scratch.take<double>(units) : nullptr;
+    for (int q = 0; q < kQuantities; ++q) {
+      r.slots[q] = nullptr;
+      if (!wanted[q]) continue;
+      if (q < kMeans && in_patches && fits_counted_sum(q))
+        r.sums[q] = counted_sums(q, zeroed);
+      else
+        r.slots[q] = scratch.take<double>(units);
+    }
     r.image_values = scratch.take<double>(r.images);
     if (strips == StripWindow::kNone) {
       const std::int64_t taps = window.axes[0].taps + window.axes[1].taps + window.axes[2].taps;

@@ -37,15 +37,16 @@ __device__ inline double finish_image(const Results& r, std::int64_t image) {
   for (int q = 0; q < kQuantities; ++q)
     if (r.slots[q] != nullptr)
       sums[q] = sum_in_order(r.slots[q] + image * r.units_per_image, r.units_per_image);
-  const double value = r.value != nullptr ? mean_from_deficit(sums[kDeficit], r.map_elements) : 0.0;
+  const bool has_value = r.slots[kDeficit] != nullptr;
+  const double value = has_value ? mean_from_deficit(sums[kDeficit], r.map_elements) : 0.0;
   if (threadIdx.x % 32 != 0) return value;
-  if (r.value != nullptr) {
+  if (has_value) {
     if (r.reduction == Reduction::kNone)
       store_as(r.value, r.value_dtype, image, value);
     else if (r.images > 1)
       r.image_values[image] = value;
   }
-  if (r.contrast != nullptr) {
+  if (r.slots[kContrastDeficit] != nullptr) {
     store_as(r.contrast, r.dtype, image,
              mean_from_deficit(sums[kContrastDeficit], r.contrast_elements));
   }
@@ -60,6 +61,22 @@ __device__ inline void finish_batch(const Results& r, double sum) {
   add_batch(r.running, sum, r.images);
   store_as(r.value, r.value_dtype, 0,
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
+}
+
+// Of one unit, whose mean has words, from one thread of its block.
+__device__ inline void add_deficit(const Results& r, Quantity mean, std::int64_t image,
+                                   double deficit) {
+  const bool of_batch = mean == kDeficit && r.reduction != Reduction::kNone;
+  const CountedSums::Arrival all = r.sums[mean].add(of_batch ? 0 : image, deficit);
+  if (!all.completes) return;
+  if (of_batch) {
+    const auto images = static_cast<double>(r.images);
+    finish_batch(r, images * mean_from_deficit(all.sum, images * r.map_elements));
+  } else if (mean == kDeficit) {
+    store_as(r.value, r.value_dtype, image, mean_from_deficit(all.sum, r.map_elements));
+  } else {
+    store_as(r.contrast, r.dtype, image, mean_from_deficit(all.sum, r.contrast_elements));
+  }
 }
 
 // As `is_last_arrival`, of a whole warp: true in all lanes. `leads` in lane 0 alone.
@@ -81,7 +98,7 @@ __device__ inline void complete_units(const Results& r, std::int64_t image, std:
               static_cast<std::uint32_t>(r.units_per_image), leads))
     return;
   double sum = finish_image(r, image);
-  if (r.reduction == Reduction::kNone) return;
+  if (r.reduction == Reduction::kNone || r.slots[kDeficit] == nullptr) return;
   // Of a single image all is known here: the way to memory and back for the ticket takes a
   // microsecond, that for the value half of one.
   if (r.images > 1) {

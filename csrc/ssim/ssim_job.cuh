@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/counted_sum.cuh"
 #include "core/dtype.h"
 #include "core/reduction.h"
 #include "ssim/ssim.h"
@@ -31,7 +32,11 @@ struct Geometry {
 // slot of its unit; slots are added in order, so that no grid, batch or layout changes the bits.
 enum Quantity { kDeficit, kContrastDeficit, kSquaredError, kAbsoluteError, kQuantities };
 
-// Units are numbered image by image. `slots` are null for quantities that nobody asked for.
+// The means' deficits are bounded, and those of patches go to `sums` instead, if they have words.
+inline constexpr int kMeans = 2;  // the first of the quantities
+
+// Units are numbered image by image. `slots` are null for quantities that nobody asked for, or that
+// have words: one for each image, or one for the batch that a value is reduced over.
 struct Results {
   void* value;
   void* contrast;
@@ -47,6 +52,7 @@ struct Results {
   double map_elements;  // of one image
   double contrast_elements;
 
+  CountedSums sums[kMeans];
   double* slots[kQuantities];
   double* image_values;          // scratch of the reduction over images
   std::uint32_t* image_tickets;  // one per image, zero between launches

@@ -53,13 +53,17 @@ std::int64_t patches_per_image(const Geometry& geometry) {
 }
 
 cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream_t stream) {
-  double* const* slots = job.results.slots;
-  const bool has_more = slots[kContrastDeficit] != nullptr || slots[kSquaredError] != nullptr ||
-                        slots[kAbsoluteError] != nullptr || job.map != nullptr || job.clamp.enabled;
+  const Results& r = job.results;
+  const bool of_value = r.sums[kDeficit].words != nullptr;
+  const bool of_contrast = r.sums[kContrastDeficit].words != nullptr;
+  bool one_mean = of_value != of_contrast && job.map == nullptr;
+  for (const double* slots : r.slots) one_mean = one_mean && slots == nullptr;
   if (window == StripWindow::kUniform)
-    return start<PatchTask::kAnything, UniformWindow>(job, stream);
-  return has_more ? start<PatchTask::kAnything, GaussianWindow>(job, stream)
-                  : start<PatchTask::kValue, GaussianWindow>(job, stream);
+    return one_mean ? start<PatchTask::kOneMean, UniformWindow>(job, stream)
+                    : start<PatchTask::kAnything, UniformWindow>(job, stream);
+  if (!one_mean) return start<PatchTask::kAnything, GaussianWindow>(job, stream);
+  return job.clamp.enabled || of_contrast ? start<PatchTask::kOneMean, GaussianWindow>(job, stream)
+             : start<PatchTask::kValue, GaussianWindow>(job, stream);
 }
 
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {

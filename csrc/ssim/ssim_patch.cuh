@@ -22,7 +22,7 @@ inline constexpr int kPatchBlocksPerMultiprocessor = 6;
 
 enum class PatchTask {
   kValue,     // SSIM alone
-  kScale,     // of a pyramid: contrast or SSIM
+  kOneMean,   // SSIM or contrast, of clamped images too
   kAnything,  // whatever the job asks for, but the images of the next scale
 };
 
@@ -66,8 +66,7 @@ class Patch {
     if (threadIdx.x < kColumnItems) filter_column(sums);
     __syncthreads();
     if (threadIdx.x < kRowItems) filter_row(sums);
-    write_sums(unit, sums);
-    if (threadIdx.x < 32) complete_units(job_.results, image, 1, threadIdx.x == 0);
+    add_sums(unit, image, sums);
   }
 
  private:
@@ -162,8 +161,7 @@ class Patch {
     const Moments s = filter_shared(memory_.s, row, column);
     const Moments d = filter_shared(memory_.d, row, column);
     const int y = first_row_ + row, x = first_column_ + column;
-    const Results& results = job_.results;
-    if (kTask == PatchTask::kValue || results.slots[kDeficit] != nullptr) {
+    if (kTask == PatchTask::kValue || job_.results.value != nullptr) {
       const unsigned counted = places_within(y, x, job_.leaves_border_out() ? kHalo : 0);
       const bool maps = kTask == PatchTask::kAnything && job_.map != nullptr && y < height();
 #pragma unroll
@@ -179,7 +177,7 @@ class Patch {
       }
     }
     if constexpr (kTask != PatchTask::kValue) {
-      if (results.slots[kContrastDeficit] == nullptr) return;
+      if (job_.results.contrast == nullptr) return;
       const unsigned counted = places_within(y, x, kHalo);
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
@@ -211,32 +209,50 @@ class Patch {
   }
 
   // All sums behind one barrier.
-  __device__ void write_sums(unsigned unit, const Sums& sums) {
-    double* const* slots = job_.results.slots;
-    if (kTask == PatchTask::kValue || slots[kDeficit] != nullptr) put(kDeficit, sums.deficit);
-    if constexpr (kTask != PatchTask::kValue)
-      if (slots[kContrastDeficit] != nullptr) put(kContrastDeficit, sums.contrast);
+  __device__ void add_sums(unsigned unit, unsigned image, const Sums& sums) {
+    const Results& results = job_.results;
+    if (kTask == PatchTask::kValue || results.value != nullptr) put(kDeficit, sums.deficit);
+    if (kTask != PatchTask::kValue && results.contrast != nullptr)
+      put(kContrastDeficit, sums.contrast);
     if constexpr (kAddsErrors) {
-      if (slots[kSquaredError] != nullptr) put(kSquaredError, sums.squared);
-      if (slots[kAbsoluteError] != nullptr) put(kAbsoluteError, sums.absolute);
+      if (results.squared_error != nullptr) put(kSquaredError, double{sums.squared});
+      if (results.absolute_error != nullptr) put(kAbsoluteError, double{sums.absolute});
     }
     __syncthreads();
-    constexpr int kMost = kAddsErrors ? kQuantities : kTask == PatchTask::kValue ? 1 : 2;
-    if (threadIdx.x < kMost && slots[threadIdx.x] != nullptr) {
-      double sum = 0.0;
-      for (const double each : memory_.warp_sums[threadIdx.x]) sum += each;
-      slots[threadIdx.x][unit] = factor_of(threadIdx.x) * sum;
-    }
-    __syncwarp();
+    if constexpr (kAddsErrors) fill_slots(unit, image);
+    if (threadIdx.x != 0) return;
+    if (kTask == PatchTask::kValue || results.sums[kDeficit].words != nullptr)
+      add_deficit(results, kDeficit, image, of_unit(kDeficit));
+    if (kTask != PatchTask::kValue && results.sums[kContrastDeficit].words != nullptr)
+      add_deficit(results, kContrastDeficit, image, of_unit(kContrastDeficit));
   }
 
-  __device__ void put(Quantity quantity, float x) {
-    const double sum = warp_sum(static_cast<double>(x));
+  // By all threads, of what has slots.
+  __device__ void fill_slots(unsigned unit, unsigned image) {
+    double* const* slots = job_.results.slots;
+    bool any = false;
+    for (int quantity = 0; quantity < kQuantities; ++quantity) any |= slots[quantity] != nullptr;
+    if (!any || threadIdx.x >= 32) return;
+    if (threadIdx.x < kQuantities && slots[threadIdx.x] != nullptr)
+      slots[threadIdx.x][unit] = of_unit(static_cast<Quantity>(threadIdx.x));
+    __syncwarp();
+    complete_units(job_.results, image, 1, threadIdx.x == 0);
+  }
+
+  template <class Number>
+  __device__ void put(Quantity quantity, Number x) {
+    const Number sum = warp_sum(x);
     if (threadIdx.x % 32 == 0) memory_.warp_sums[quantity][threadIdx.x / 32] = sum;
   }
 
-  __device__ double factor_of(int quantity) const {
-    if (!kAddsErrors || quantity == kDeficit || quantity == kContrastDeficit) return 2.0;
+  __device__ double of_unit(Quantity quantity) const {
+    double sum = 0.0;
+    for (const double each : memory_.warp_sums[quantity]) sum += each;
+    return factor_of(quantity) * sum;
+  }
+
+  __device__ double factor_of(Quantity quantity) const {
+    if (!kAddsErrors || quantity < kMeans) return 2.0;
     const double unscaled = static_cast<double>(inverse_of_power(constants_.scale));
     return quantity == kSquaredError ? unscaled * unscaled : unscaled;
   }
@@ -285,12 +301,12 @@ __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
   wait_for_kernel_ahead();
   const unsigned unit = blockIdx.x;
   if (unit < all.end[0]) {
-    Patch<T, PatchTask::kScale, GaussianWindow>(all.jobs[0], all.patches[0], memory).run(unit);
+    Patch<T, PatchTask::kOneMean, GaussianWindow>(all.jobs[0], all.patches[0], memory).run(unit);
     return;
   }
   int job = 1;
   while (unit >= all.end[job]) ++job;
-  Patch<float, PatchTask::kScale, GaussianWindow>(all.jobs[job], all.patches[job], memory)
+  Patch<float, PatchTask::kOneMean, GaussianWindow>(all.jobs[job], all.patches[job], memory)
       .run(unit - all.end[job - 1]);
 }
 

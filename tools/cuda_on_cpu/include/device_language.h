@@ -213,6 +213,10 @@ T atomicAdd(T* address, U x) {
   return cuda_on_cpu::exchange_memory(address, [&](T old) { return static_cast<T>(old + T(x)); });
 }
 template <class T, class U>
+T atomicOr(T* address, U x) {
+  return cuda_on_cpu::exchange_memory(address, [&](T old) { return static_cast<T>(old | T(x)); });
+}
+template <class T, class U>
 T atomicMax(T* address, U x) {
   return cuda_on_cpu::exchange_memory(address, [&](T old) { return T(x) > old ? T(x) : old; });
 }

@@ -1,0 +1,59 @@
+// A sum that knows when it is complete. One 64-bit word holds how many terms came, in its last
+// bits, and above them the sum in fixed point: integers give the same bits in whatever order they
+// come, and one addition in memory brings a term, tells whether it was the last and what all are
+// together. Slots with a ticket take a fence, a ticket, and a read of all slots for that.
+#pragma once
+
+#include <cuda/atomic>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace syncfree {
+
+// Of numbers that are not negative. Words are zero between launches.
+struct CountedSums {
+  static constexpr int kCountBits = 20;
+  static constexpr std::int64_t kMostTerms = (1 << kCountBits) - 1;
+
+  std::uint64_t* words = nullptr;
+  std::uint32_t terms = 0;  // of each
+  double scale = 0.0;       // a power of two
+
+  CountedSums() = default;
+  // `most` bounds a sum, up to rounding.
+  CountedSums(std::uint64_t* all, std::int64_t terms_of_each, double most)
+      : words(all), terms(static_cast<std::uint32_t>(terms_of_each)) {
+    int exponent = 0;
+    std::frexp(std::max(most, 1.0), &exponent);
+    scale = std::ldexp(1.0, kSumBits - 1 - exponent);
+  }
+
+  struct Arrival {
+    bool completes;
+    double sum;  // of all terms then; NaN where one of them was
+  };
+
+  // By one thread.
+  __device__ Arrival add(std::int64_t index, double term) const {
+    const cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> word(words[index]);
+    std::uint64_t added = 1;
+    if (const double scaled = term * scale; scaled < kEnd)
+      added += static_cast<std::uint64_t>(scaled + 0.5) << kCountBits;
+    else  // of one thread and one word: it comes before the count does
+      word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
+    const std::uint64_t all = word.fetch_add(added, cuda::memory_order_relaxed) + added;
+    if ((all & kMostTerms) != terms) return {false, 0.0};
+    words[index] = 0;
+    const auto sum = static_cast<double>((all & ~kNotANumber) >> kCountBits);
+    return {true, all & kNotANumber ? NAN : sum / scale};
+  }
+
+ private:
+  static constexpr int kSumBits = 63 - kCountBits;
+  static constexpr double kEnd = static_cast<double>(std::int64_t{1} << kSumBits);
+  static constexpr std::uint64_t kNotANumber = std::uint64_t{1} << 63;
+};
+
+}  // namespace syncfree
