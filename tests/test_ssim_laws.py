@@ -63,18 +63,23 @@ def test_identical_images_have_exactly_one(
 
 
 # Strips take images of this size, one with aligned rows and one whose last column stands alone.
+@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("width", [516, 517])
-def test_bytes_have_the_bits_of_their_numbers(width: int, device: str) -> None:
+def test_bytes_have_the_bits_of_their_numbers(
+    width: int, layout: Layout, window: Window, device: str
+) -> None:
     """Which a wrong byte shows anywhere, at a border and in the last column too."""
     preds, target = image_pair((2, 3, 301, width), torch.uint8, device)
+    preds = layout.apply(preds)
     bytes_, floats = (
-        image_quality(a, b, 255.0, reduction="none")
+        image_quality(a, b, 255.0, reduction="none", **window.options)
         for a, b in ((preds, target), (preds.float(), target.float()))
     )
     assert torch.equal(bytes_.ssim, floats.ssim)
     assert torch.equal(
-        values(preds, target, Window(), data_range=255.0),
-        values(preds.float(), target.float(), Window(), data_range=255.0),
+        values(preds, target, window, data_range=255.0),
+        values(preds.float(), target.float(), window, data_range=255.0),
     )
 
 
@@ -308,6 +313,22 @@ def test_rows_too_far_apart_for_32_bits() -> None:
     shape = 1, 1, height, width
     far = torch.empty((height - 1) * step + width, dtype=torch.uint8, device="cuda")
     preds = far.as_strided(shape, (0, 0, step, 1))
+    preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
+    target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    window = Window(False, kernel_size=7)
+    found = values(preds, target, window, data_range=255.0)
+    expected = values(preds.contiguous(), target, window, data_range=255.0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.needs_cuda
+def test_columns_too_far_apart_for_32_bits() -> None:
+    step, height, width = 1 << 31, 43_700, 6
+    if torch.cuda.mem_get_info()[0] < 1.2 * (width - 1) * step:
+        pytest.skip("the memory between such columns is 11 GB")
+    shape = 1, 1, height, width
+    far = torch.empty((width - 1) * step + height, dtype=torch.uint8, device="cuda")
+    preds = far.as_strided(shape, (0, 0, 1, step))
     preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
     target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
     window = Window(False, kernel_size=7)

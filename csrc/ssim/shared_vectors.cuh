@@ -1,6 +1,8 @@
 // Four floats of shared memory in one access, and places there.
 #pragma once
 
+#include <cstring>
+
 namespace syncfree::ssim {
 
 __device__ inline void load_vector(const float* from, float* to) {
@@ -35,6 +37,42 @@ class SharedPlace {
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                  : "r"(address_));
   }
+  // Four elements of any type, on four bytes each whatever their size.
+  template <class T>
+  __device__ void load_elements(T (&to)[4]) const {
+    unsigned words[sizeof(T)];
+    if constexpr (sizeof(T) == 4)
+      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                   : "r"(address_));
+    else if constexpr (sizeof(T) == 2)
+      asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                   : "=r"(words[0]), "=r"(words[1])
+                   : "r"(address_));
+    else
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(words[0]) : "r"(address_));
+    memcpy(to, words, sizeof words);
+  }
+  template <class T>
+  __device__ void store_elements(const T (&x)[4]) const {
+    unsigned words[sizeof(T)];
+    memcpy(words, x, sizeof words);
+    if constexpr (sizeof(T) == 4)
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address_), "r"(words[0]),
+                   "r"(words[1]), "r"(words[2]), "r"(words[3]));
+    else if constexpr (sizeof(T) == 2)
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address_), "r"(words[0]),
+                   "r"(words[1]));
+    else
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(address_), "r"(words[0]));
+  }
+  // Through the first-level cache, where lanes beside these find the rest of a sector. See
+  // core/async_copy.cuh.
+  template <int kBytes>
+  __device__ void copy(const void* from) const {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address_),
+                 "l"(__cvta_generic_to_global(from)), "n"(kBytes));
+  }
   __device__ void store(float x) const {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address_), "f"(x));
   }
@@ -52,6 +90,18 @@ class SharedPlace {
 
   __device__ float load() const { return *place(); }
   __device__ void load_vector(float* to) const { ssim::load_vector(place(), to); }
+  template <class T>
+  __device__ void load_elements(T (&to)[4]) const {
+    memcpy(to, address_, sizeof to);
+  }
+  template <class T>
+  __device__ void store_elements(const T (&x)[4]) const {
+    memcpy(address_, x, sizeof x);
+  }
+  template <int kBytes>
+  __device__ void copy(const void* from) const {
+    memcpy(address_, from, kBytes);
+  }
   __device__ void store(float x) const { *place() = x; }
   __device__ void store_vector(const float (&x)[4]) const { ssim::store_vector(place(), x); }
 

@@ -111,10 +111,13 @@ struct Plan {
         strips = StripWindow::kNone;
         in_patches = false;
       }
+      if (takes_uniform_strips(strips, g) && !in_patches &&
+          !(has_near_columns(job.preds) && has_near_columns(job.target)))
+        strips = StripWindow::kNone;
       if (in_patches) {
         r.units_per_image = patches_per_image(g);
       } else if (strips != StripWindow::kNone) {
-        const StripUnits units = strip_units(g);
+        const StripUnits units = strip_units(g, strip_columns(strips, g));
         r.units_per_image = g.channels * units.strips * units.blocks;
       }
       if (strips != StripWindow::kNone)

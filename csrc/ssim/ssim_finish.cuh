@@ -1,5 +1,6 @@
 // From sums of units to the results, without a second launch: whoever completes an image adds up
-// its slots in order, whoever completes the last image reduces over the batch.
+// its slots in order, whoever completes the last image reduces over the batch. Means of patches
+// have a word that counts instead.
 #pragma once
 
 #include <cstdint>

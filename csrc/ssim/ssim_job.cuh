@@ -87,7 +87,8 @@ struct StripUnits {
 };
 
 StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
-StripUnits strip_units(const Geometry& geometry);
+StripUnits strip_units(const Geometry& geometry, int columns);    // of a strip
+int strip_columns(StripWindow window, const Geometry& geometry);  // on the current device
 double tap_sum_of(StripWindow window);     // of patches, and of walks for gradients
 double strip_tap_sum(StripWindow window);  // of strips on the current device
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
@@ -109,6 +110,20 @@ inline constexpr bool kCompilesStrips = true, kCompilesRingStrips = true;
 bool takes_ring_strips(StripWindow window);
 cudaError_t launch_ring_strips(const Job<float>& job, cudaStream_t stream);
 cudaError_t launch_ring_strips_of_scale(const Job<float>& job, cudaStream_t stream);
+
+// The uniform window where a multiprocessor has shared memory for the pixels of twelve warps, and
+// an image's width is made up of their strips' without much to spare.
+SYNCFREE_HD constexpr bool has_uniform_strips(int architecture) {
+  return architecture == 80 || (architecture >= 90 && architecture < 110);
+}
+#ifdef __CUDA_ARCH__
+inline constexpr bool kCompilesUniformStrips = has_uniform_strips(__CUDA_ARCH__ / 10);
+#else
+inline constexpr bool kCompilesUniformStrips = true;
+#endif
+bool takes_uniform_strips(StripWindow window, const Geometry& geometry);
+bool has_near_columns(const Image& image);  // less than 2 GiB apart, for these
+cudaError_t launch_uniform_strips(const Job<float>& job, cudaStream_t stream);
 
 // What strips take, where images are too small for them or a map is wanted.
 

@@ -63,7 +63,7 @@ cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream
                     : start<PatchTask::kAnything, UniformWindow>(job, stream);
   if (!one_mean) return start<PatchTask::kAnything, GaussianWindow>(job, stream);
   return job.clamp.enabled || of_contrast ? start<PatchTask::kOneMean, GaussianWindow>(job, stream)
-             : start<PatchTask::kValue, GaussianWindow>(job, stream);
+                                          : start<PatchTask::kValue, GaussianWindow>(job, stream);
 }
 
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {

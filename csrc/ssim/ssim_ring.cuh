@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
 
 template <StripTask kTask>
 cudaError_t launch_ring_strips_as(const Job<float>& job, cudaStream_t stream) {
-  const StripUnits units = strip_units(job.geometry);
+  const StripUnits units = strip_units(job.geometry, kStripColumns);
   const unsigned blocks = blocks_for_strips(job);
   dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
     // Both halos: an exchange between lanes ends what the compiler mixes.

@@ -1,7 +1,10 @@
 // Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
 // of other tasks than the value alone are compiled beside this file: each takes a while.
+#include <algorithm>
+
 #include "ssim/ssim_ring_window.cuh"
 #include "ssim/ssim_strip.cuh"
+#include "ssim/ssim_uniform_rows.cuh"
 
 namespace syncfree::ssim {
 
@@ -58,16 +61,24 @@ double strip_tap_sum(StripWindow window) {
   return takes_ring_strips(window) ? kTapSumOf<RingWindow> : tap_sum_of(window);
 }
 
-StripUnits strip_units(const Geometry& geometry) {
-  const std::int64_t strips = (geometry.size[2] + kStripColumns - 1) / kStripColumns;
+int strip_columns(StripWindow window, const Geometry& geometry) {
+  return takes_uniform_strips(window, geometry) ? kUniformColumns : kStripColumns;
+}
+
+StripUnits strip_units(const Geometry& geometry, int columns) {
+  const std::int64_t strips = (geometry.size[2] + columns - 1) / columns;
   const auto blocks = [&](int rows) { return (geometry.size[1] + rows - 1) / rows; };
+  // Pieces of whole units have to come out even where a warp has few.
+  const int most_rows = columns == kUniformColumns ? 24 : 32;
   int rows = 8;
-  while (rows < 32 && geometry.channels * strips * blocks(rows) > kMostUnits) rows *= 2;
+  while (rows < most_rows && geometry.channels * strips * blocks(rows) > kMostUnits)
+    rows = std::min(2 * rows, most_rows);
   return {strips, blocks(rows), rows};
 }
 
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
   if (takes_ring_strips(window)) return launch_ring_strips(job, stream);
+  if (takes_uniform_strips(window, job.geometry)) return launch_uniform_strips(job, stream);
   double* const* slots = job.results.slots;
   const bool has_errors = slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr;
   const bool has_more =

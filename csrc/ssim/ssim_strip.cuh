@@ -26,7 +26,7 @@ void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t s
 
 template <StripTask kTask, class Taps>
 cudaError_t launch_strips_as(const Job<float>& job, cudaStream_t stream) {
-  const StripUnits units = strip_units(job.geometry);
+  const StripUnits units = strip_units(job.geometry, kStripColumns);
   dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
     if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
       start_strips<kTask, Taps, VectorRows<T>>(job, units, stream);

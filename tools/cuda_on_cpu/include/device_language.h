@@ -156,6 +156,11 @@ T shuffle_down(unsigned mask, T value, unsigned by, Site site = Site::current())
   const unsigned lane = lane_index();
   return shuffle_from(mask, value, lane + by < 32 ? lane + by : lane, site);
 }
+template <class T>
+T shuffle_up(unsigned mask, T value, unsigned by, Site site = Site::current()) {
+  const unsigned lane = lane_index();
+  return shuffle_from(mask, value, lane >= by ? lane - by : lane, site);
+}
 inline void sync_warp(unsigned mask = ~0u, Site site = Site::current()) {
   exchange(mask, 0, 0, "__syncwarp", site);
 }
@@ -258,6 +263,7 @@ constexpr auto max(A a, B b) {
 #define __all_sync ::cuda_on_cpu::all
 #define __shfl_sync ::cuda_on_cpu::shuffle
 #define __shfl_xor_sync ::cuda_on_cpu::shuffle_xor
+#define __shfl_up_sync ::cuda_on_cpu::shuffle_up
 #define __shfl_down_sync ::cuda_on_cpu::shuffle_down
 #define __threadfence ::cuda_on_cpu::maybe_yield
 #define __threadfence_block ::cuda_on_cpu::maybe_yield

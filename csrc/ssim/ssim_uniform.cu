@@ -1,0 +1,36 @@
+// Strips of the uniform window with twelve warps a multiprocessor: where they run, and the launch.
+// The kernels of other tasks than the value alone are compiled beside this file: each takes a
+// while.
+#include "ssim/ssim_uniform.cuh"
+
+namespace syncfree::ssim {
+
+extern template cudaError_t launch_uniform_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                           cudaStream_t);
+
+bool takes_uniform_strips(StripWindow window, const Geometry& geometry) {
+  if (window != StripWindow::kUniform) return false;
+  const DeviceInfo device = current_device_info();
+  if (!has_uniform_strips(device.code_architecture) ||
+      device.shared_memory_per_block < static_cast<int>(kUniformWarps * sizeof(UniformMemory)))
+    return false;
+  // A tenth less time for a pixel (H200) is lost where 5 % more pixels are read.
+  const auto columns_read = [&](std::int64_t columns) {
+    return (geometry.size[2] + columns - 1) / columns * columns;
+  };
+  return 25 * columns_read(kUniformColumns) <= 26 * columns_read(kStripColumns);
+}
+
+bool has_near_columns(const Image& image) {
+  return std::abs(image.stride[4]) <= INT32_MAX / size_of(image.dtype);
+}
+
+cudaError_t launch_uniform_strips(const Job<float>& job, cudaStream_t stream) {
+  double* const* slots = job.results.slots;
+  return job.leaves_border_out() || job.clamp.enabled || slots[kContrastDeficit] != nullptr ||
+                 slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr
+             ? launch_uniform_strips_as<StripTask::kAnything>(job, stream)
+             : launch_uniform_strips_as<StripTask::kValue>(job, stream);
+}
+
+}  // namespace syncfree::ssim

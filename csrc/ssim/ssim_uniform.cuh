@@ -1,0 +1,93 @@
+// Fast path of the uniform window where a multiprocessor has shared memory for twelve warps, whose
+// pixels and second rows are there: a third of a strip's sums, so that registers do for twelve.
+#pragma once
+
+#include <algorithm>
+
+#include "core/device_info.h"
+#include "ssim/pixel_types.h"
+#include "ssim/ssim_uniform_walk.cuh"
+#include "ssim/strip_shares.h"
+
+namespace syncfree::ssim {
+
+// All that a multiprocessor has registers for, in one block: neighbours read the sectors that they
+// share at the same time, through one first-level cache.
+inline constexpr int kUniformWarps = 12;
+
+// Strips are cut into pieces of whole units. Pieces are dealt out by turns, neighbours at the same
+// time.
+template <class Rows, StripTask kTask>
+__global__ void __launch_bounds__(32 * kUniformWarps, 1)
+    uniform_strip_kernel(const __grid_constant__ Job<float> job,
+                         const __grid_constant__ StripUnits units, int pieces_of_strip) {
+  if constexpr (kCompilesUniformStrips) {
+    extern __shared__ uint4 dynamic_memory[];
+    __shared__ Constants<float> constants;
+    if (threadIdx.x == 0)
+      constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;
+    __syncthreads();
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    UniformWalk<Rows, kTask> walk(
+        job, units, reinterpret_cast<UniformMemory*>(dynamic_memory)[warp], constants);
+    const std::int64_t strips = job.results.images * job.geometry.channels * units.strips;
+    for (std::int64_t i = std::int64_t{blockIdx.x} * warps + warp; i < strips * pieces_of_strip;
+         i += std::int64_t{gridDim.x} * warps) {
+      const std::int64_t piece = i / strips, strip = i - piece * strips;
+      const std::int64_t begin = units.blocks * piece / pieces_of_strip;
+      const std::int64_t end = units.blocks * (piece + 1) / pieces_of_strip;
+      walk.run(strip * units.blocks + begin, static_cast<int>(end - begin));
+    }
+  } else {
+    __trap();  // an error, where nothing would be written
+  }
+}
+
+// Into how many a strip is cut, so that all take the least time on `warps` warps: as many as there
+// are turns for.
+inline std::int64_t uniform_pieces(std::int64_t strips, const StripUnits& units,
+                                   std::int64_t warps) {
+  const std::int64_t least_turns = (strips + warps - 1) / warps;
+  std::int64_t best = 1, least_rows = INT64_MAX;
+  for (std::int64_t turns = least_turns; turns < least_turns + 32; ++turns) {
+    const std::int64_t pieces = std::min(turns * warps / strips, units.blocks);
+    const std::int64_t blocks = (units.blocks + pieces - 1) / pieces;
+    const std::int64_t rows = turns * (blocks * units.rows_per_block + kRowsOfABeginning);
+    if (rows < least_rows) least_rows = rows, best = pieces;
+  }
+  return best;
+}
+
+template <StripTask kTask, class Rows>
+cudaError_t start_uniform_strips(const Job<float>& job, const StripUnits& units,
+                                 cudaStream_t stream) {
+  const std::int64_t multiprocessors = current_device_info().multiprocessors;
+  const std::int64_t strips = job.results.images * job.geometry.channels * units.strips;
+  const std::int64_t pieces = uniform_pieces(strips, units, kUniformWarps * multiprocessors);
+  // Smaller blocks where otherwise some multiprocessors had none.
+  const std::int64_t warps = std::clamp<std::int64_t>(
+      (strips * pieces + multiprocessors - 1) / multiprocessors, 1, kUniformWarps);
+  const auto blocks =
+      static_cast<unsigned>(std::min((strips * pieces + warps - 1) / warps, multiprocessors));
+  const auto kernel = uniform_strip_kernel<Rows, kTask>;
+  const int memory = static_cast<int>(warps * sizeof(UniformMemory));
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(kUniformWarps * sizeof(UniformMemory)));
+  if (error != cudaSuccess) return error;
+  kernel<<<blocks, static_cast<unsigned>(32 * warps), memory, stream>>>(job, units,
+                                                                        static_cast<int>(pieces));
+  return cudaGetLastError();
+}
+
+template <StripTask kTask>
+cudaError_t launch_uniform_strips_as(const Job<float>& job, cudaStream_t stream) {
+  const StripUnits units = strip_units(job.geometry, kUniformColumns);
+  return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
+    if (CopiedVectors<T>::apply(job.preds, job.target, job.geometry))
+      return start_uniform_strips<kTask, CopiedVectors<T>>(job, units, stream);
+    return start_uniform_strips<kTask, CopiedElements<T>>(job, units, stream);
+  });
+}
+
+}  // namespace syncfree::ssim

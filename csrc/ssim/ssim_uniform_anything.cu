@@ -1,0 +1,9 @@
+// Strips of the uniform window: errors, contrast, clamped images and windows without padding.
+#include "ssim/ssim_uniform.cuh"
+
+namespace syncfree::ssim {
+
+template cudaError_t launch_uniform_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                    cudaStream_t);
+
+}  // namespace syncfree::ssim
