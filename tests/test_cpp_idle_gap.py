@@ -146,7 +146,8 @@ def test_a_call_that_waits_is_not_gateable(swept) -> None:
     found = swept(torch.ones(1000, device="cuda"), waits=True)
     assert "the call waits for the GPU" in found.not_gateable
     assert {point.gated_us for point in found.points} == {None}
-    assert found.verdict.cause in ("none", "waits")
+    # The last one where calls vary by as much, as they do beside busy processes.
+    assert found.verdict.cause in ("none", "waits", "unexplained")
 
 
 @pytest.mark.needs_cuda
