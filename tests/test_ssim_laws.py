@@ -264,19 +264,25 @@ def test_a_bad_pixel_spoils_its_batch_once(reduction: str, window: Window, devic
     assert torch.equal(values(preds, target, window, **options), clean)
 
 
+# Patches as one sum's terms, as images' and a batch's, and so many images that they have slots.
 @pytest.mark.needs_cuda
-def test_batches_of_more_patches_than_a_counted_sum_takes() -> None:
-    """Which are added up as the images' values are, by another kernel."""
-    preds = torch.rand(((1 << 20) + 3, 1, 8, 8), device="cuda")
-    target = (preds + 0.1 * torch.rand_like(preds)).clamp(0, 1)
-    each = values(preds, target, Window()).double()
-    mean, total = (
-        values(preds, target, Window(), reduction=reduction)
-        for reduction in ("elementwise_mean", "sum")
-    )
-    torch.testing.assert_close(mean.double(), each.mean(), rtol=2e-7, atol=0)
-    torch.testing.assert_close(total.double(), each.sum(), rtol=2e-7, atol=0)
-    assert torch.equal(image_quality(preds, target, 1.0).ssim, mean)
+@pytest.mark.parametrize(
+    "shape", [(65_535, 1, 8, 8), (30_000, 3, 8, 8), (65_537, 1, 8, 8)], ids=str
+)
+@pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeated"])
+def test_large_batches_of_small_images(repeats: bool, shape: tuple[int, ...]) -> None:
+    """Whose sums keep their digits, of images all alike too: these round to one side."""
+    preds = torch.rand((1 if repeats else shape[0], *shape[1:]), device="cuda").expand(shape)
+    target = (preds + 0.1 * torch.rand_like(preds[:1] if repeats else preds)).clamp(0, 1)
+    for close in (target, preds + 1e-4 * (target - preds)):
+        each = values(preds, close, Window())
+        mean, total = (
+            values(preds, close, Window(), reduction=reduction)
+            for reduction in ("elementwise_mean", "sum")
+        )
+        torch.testing.assert_close(mean.double(), each.double().mean(), rtol=0, atol=6e-8)
+        torch.testing.assert_close(total.double() / len(each), mean.double(), rtol=1e-7, atol=0)
+        assert torch.equal(image_quality(preds, close, 1.0).ssim, mean)
 
 
 def test_nan_passes_the_clamp_and_spoils_the_range(device: str) -> None:

@@ -10,24 +10,26 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/dtype.h"
+
 namespace syncfree {
 
 // Of numbers that are not negative. Words are zero between launches.
 struct CountedSums {
-  static constexpr int kCountBits = 20;
+  // So that rounding, of one sign where terms repeat, leaves less than 2^-30 of `most`.
+  static constexpr int kCountBits = 16;
   static constexpr std::int64_t kMostTerms = (1 << kCountBits) - 1;
 
   std::uint64_t* words = nullptr;
   std::uint32_t terms = 0;  // of each
-  double scale = 0.0;       // a power of two
+  int exponent = 0;         // of the power of two that makes a sum an integer
 
   CountedSums() = default;
   // `most` bounds a sum, up to rounding.
   CountedSums(std::uint64_t* all, std::int64_t terms_of_each, double most)
       : words(all), terms(static_cast<std::uint32_t>(terms_of_each)) {
-    int exponent = 0;
     std::frexp(std::max(most, 1.0), &exponent);
-    scale = std::ldexp(1.0, kSumBits - 1 - exponent);
+    exponent = kSumBits - 1 - exponent;
   }
 
   struct Arrival {
@@ -39,7 +41,7 @@ struct CountedSums {
   __device__ Arrival add(std::int64_t index, double term) const {
     const cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> word(words[index]);
     std::uint64_t added = 1;
-    if (const double scaled = term * scale; scaled < kEnd)
+    if (const double scaled = term * power_of_two(exponent); scaled < kEnd)
       added += static_cast<std::uint64_t>(scaled + 0.5) << kCountBits;
     else  // of one thread and one word: it comes before the count does
       word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
@@ -47,10 +49,14 @@ struct CountedSums {
     if ((all & kMostTerms) != terms) return {false, 0.0};
     words[index] = 0;
     const auto sum = static_cast<double>((all & ~kNotANumber) >> kCountBits);
-    return {true, all & kNotANumber ? NAN : sum / scale};
+    return {true, all & kNotANumber ? NAN : sum * power_of_two(-exponent)};
   }
 
  private:
+  __device__ static double power_of_two(int exponent) {
+    return detail::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+  }
+
   static constexpr int kSumBits = 63 - kCountBits;
   static constexpr double kEnd = static_cast<double>(std::int64_t{1} << kSumBits);
   static constexpr std::uint64_t kNotANumber = std::uint64_t{1} << 63;

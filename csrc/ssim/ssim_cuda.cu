@@ -136,23 +136,29 @@ struct Plan {
     allocate(problem, workspace);
   }
 
-  // Images whose units come together in one sum.
-  std::int64_t images_of_sum(int mean) const {
-    const Results& r = job.results;
-    return mean == kDeficit && r.reduction != Reduction::kNone ? r.images : 1;
+  bool is_reduced(int mean) const {
+    return mean == kDeficit && job.results.reduction != Reduction::kNone;
   }
 
-  bool fits_counted_sum(int mean) const {
-    const std::int64_t terms = images_of_sum(mean) * job.results.units_per_image;
-    return terms > 0 && terms <= CountedSums::kMostTerms;
+  bool fits_counted_sums(int mean) const {
+    const Results& r = job.results;
+    return in_patches && r.images > 0 && r.units_per_image > 0 &&
+           r.units_per_image <= CountedSums::kMostTerms &&
+           (!is_reduced(mean) || r.images <= CountedSums::kMostTerms);
   }
 
-  CountedSums counted_sums(int mean, Arena& zeroed) const {
-    const Results& r = job.results;
-    const std::int64_t images = images_of_sum(mean);
-    const double elements = mean == kDeficit ? r.map_elements : r.contrast_elements;
-    return {zeroed.take<std::uint64_t>(r.images / images), images * r.units_per_image,
-            2.0 * elements * static_cast<double>(images)};
+  void take_counted_sums(int mean, Arena& zeroed) {
+    Results& r = job.results;
+    const double most = 2.0 * (mean == kDeficit ? r.map_elements : r.contrast_elements);
+    const std::int64_t units = r.images * r.units_per_image;
+    const double most_of_batch = most * static_cast<double>(r.images);
+    if (is_reduced(mean) && units <= CountedSums::kMostTerms) {
+      r.sums[mean] = CountedSums(zeroed.take<std::uint64_t>(1), units, most_of_batch);
+      return;
+    }
+    r.sums[mean] = CountedSums(zeroed.take<std::uint64_t>(r.images), r.units_per_image, most);
+    if (is_reduced(mean))
+      r.batch_sum = CountedSums(zeroed.take<std::uint64_t>(1), r.images, most_of_batch);
   }
 
   void allocate(const Problem& problem, const Workspace& workspace) {
@@ -160,19 +166,22 @@ struct Plan {
     Arena zeroed(workspace.zeroed), scratch(workspace.scratch);
     r.batch_ticket = zeroed.take<std::uint32_t>(1);
     range_ticket = zeroed.take<std::uint32_t>(1);
-    r.image_tickets = zeroed.take<std::uint32_t>(r.images);
     const std::int64_t units = r.images * r.units_per_image;
     const bool wanted[kQuantities] = {r.value != nullptr, r.contrast != nullptr,
                                       r.squared_error != nullptr, r.absolute_error != nullptr};
+    bool has_slots = false;
     for (int q = 0; q < kQuantities; ++q) {
       r.slots[q] = nullptr;
       if (!wanted[q]) continue;
-      if (q < kMeans && in_patches && fits_counted_sum(q))
-        r.sums[q] = counted_sums(q, zeroed);
-      else
+      if (q < kMeans && fits_counted_sums(q)) {
+        take_counted_sums(q, zeroed);
+      } else {
         r.slots[q] = scratch.take<double>(units);
+        has_slots = true;
+      }
     }
-    r.image_values = scratch.take<double>(r.images);
+    r.image_tickets = zeroed.take<std::uint32_t>(has_slots ? r.images : 0);
+    r.image_values = scratch.take<double>(has_slots ? r.images : 0);
     if (strips == StripWindow::kNone) {
       const std::int64_t taps = window.axes[0].taps + window.axes[1].taps + window.axes[2].taps;
       tap_memory = scratch.take<Acc>(taps > kSharedTaps ? taps : 0);

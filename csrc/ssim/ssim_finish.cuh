@@ -68,7 +68,9 @@ __device__ inline void finish_batch(const Results& r, double sum) {
 __device__ inline void add_deficit(const Results& r, Quantity mean, std::int64_t image,
                                    double deficit) {
   const bool of_batch = mean == kDeficit && r.reduction != Reduction::kNone;
-  const CountedSums::Arrival all = r.sums[mean].add(of_batch ? 0 : image, deficit);
+  const bool of_image = !of_batch || r.batch_sum.words != nullptr;
+  CountedSums::Arrival all = r.sums[mean].add(of_image ? image : 0, deficit);
+  if (all.completes && of_batch && of_image) all = r.batch_sum.add(0, all.sum);
   if (!all.completes) return;
   if (of_batch) {
     const auto images = static_cast<double>(r.images);

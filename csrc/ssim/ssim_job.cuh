@@ -28,15 +28,17 @@ struct Geometry {
   std::int64_t crop[3];  // positions left out at both ends of each axis of the contrast mean
 };
 
-// Sums over one unit, a piece of one plane that depends on the image size alone. Each goes to the
-// slot of its unit; slots are added in order, so that no grid, batch or layout changes the bits.
+// Sums over one unit, a piece of one plane that depends on the image size alone. No grid, batch or
+// layout changes their bits: a sum goes to the slot of its unit, and slots are added in order, or
+// to a word that adds up integers.
 enum Quantity { kDeficit, kContrastDeficit, kSquaredError, kAbsoluteError, kQuantities };
 
-// The means' deficits are bounded, and those of patches go to `sums` instead, if they have words.
+// Deficits of means are bounded, and those of patches have words, unless there are too many.
 inline constexpr int kMeans = 2;  // the first of the quantities
 
 // Units are numbered image by image. `slots` are null for quantities that nobody asked for, or that
-// have words: one for each image, or one for the batch that a value is reduced over.
+// have words. A reduced value of a batch with few units has a single one; of others images have
+// one each, and `batch_sum` has the batch's.
 struct Results {
   void* value;
   void* contrast;
@@ -53,6 +55,7 @@ struct Results {
   double contrast_elements;
 
   CountedSums sums[kMeans];
+  CountedSums batch_sum;
   double* slots[kQuantities];
   double* image_values;          // scratch of the reduction over images
   std::uint32_t* image_tickets;  // one per image, zero between launches
@@ -71,6 +74,14 @@ struct Job {
   Acc* pooled_preds;  // both null, or neither
   Acc* pooled_target;
   Results results;
+
+  bool has_errors() const {
+    return results.slots[kSquaredError] != nullptr || results.slots[kAbsoluteError] != nullptr;
+  }
+  // Of strips: more than a mean over images and errors.
+  bool has_more() const {
+    return leaves_border_out() || clamp.enabled || results.slots[kContrastDeficit] != nullptr;
+  }
 
   // Of strips, which walk over the padded image whatever the map.
   SYNCFREE_HD bool leaves_border_out() const { return geometry.crop[1] == 0; }

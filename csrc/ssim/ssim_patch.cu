@@ -66,6 +66,7 @@ cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream
                                           : start<PatchTask::kValue, GaussianWindow>(job, stream);
 }
 
+// Jobs of one mean for each image, whose units are few: all have words.
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {
   PatchJobs all;
   std::int64_t units = 0;

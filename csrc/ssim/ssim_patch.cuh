@@ -37,7 +37,7 @@ struct alignas(16) PatchPlane {
 struct PatchMemory {
   PatchPlane s;
   PatchPlane d;
-  double warp_sums[kQuantities][kPatchThreads / 32];  // what each warp adds to a unit's slots
+  double warp_sums[kQuantities][kPatchThreads / 32];  // what each warp adds to a unit's sums
 };
 
 // How images are cut, the last patches being cut off by the border. Rows of preds and of target lie
@@ -227,7 +227,7 @@ class Patch {
       add_deficit(results, kContrastDeficit, image, of_unit(kContrastDeficit));
   }
 
-  // By all threads, of what has slots.
+  // Of what has slots.
   __device__ void fill_slots(unsigned unit, unsigned image) {
     double* const* slots = job_.results.slots;
     bool any = false;

@@ -15,12 +15,9 @@ bool takes_ring_strips(StripWindow window) {
 }
 
 cudaError_t launch_ring_strips(const Job<float>& job, cudaStream_t stream) {
-  double* const* slots = job.results.slots;
-  if (job.leaves_border_out() || job.clamp.enabled || slots[kContrastDeficit] != nullptr)
-    return launch_ring_strips_as<StripTask::kAnything>(job, stream);
-  return slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr
-             ? launch_ring_strips_as<StripTask::kErrors>(job, stream)
-             : launch_ring_strips_as<StripTask::kValue>(job, stream);
+  if (job.has_more()) return launch_ring_strips_as<StripTask::kAnything>(job, stream);
+  return job.has_errors() ? launch_ring_strips_as<StripTask::kErrors>(job, stream)
+                          : launch_ring_strips_as<StripTask::kValue>(job, stream);
 }
 
 }  // namespace syncfree::ssim

@@ -79,17 +79,13 @@ StripUnits strip_units(const Geometry& geometry, int columns) {
 cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
   if (takes_ring_strips(window)) return launch_ring_strips(job, stream);
   if (takes_uniform_strips(window, job.geometry)) return launch_uniform_strips(job, stream);
-  double* const* slots = job.results.slots;
-  const bool has_errors = slots[kSquaredError] != nullptr || slots[kAbsoluteError] != nullptr;
-  const bool has_more =
-      job.leaves_border_out() || job.clamp.enabled || slots[kContrastDeficit] != nullptr;
   if (window == StripWindow::kUniform)
-    return has_errors || has_more
+    return job.has_errors() || job.has_more()
                ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, stream)
                : launch_strips_as<StripTask::kValue, UniformWindow>(job, stream);
-  if (has_more) return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, stream);
-  return has_errors ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, stream)
-                    : launch_strips_as<StripTask::kValue, GaussianWindow>(job, stream);
+  if (job.has_more()) return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, stream);
+  return job.has_errors() ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, stream)
+                          : launch_strips_as<StripTask::kValue, GaussianWindow>(job, stream);
 }
 
 }  // namespace syncfree::ssim

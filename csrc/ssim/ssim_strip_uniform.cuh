@@ -1,8 +1,10 @@
 // Window sums of one plane (s or d) for the uniform window, whose rows and columns all count alike:
-// what neighbouring windows have in common is added once.
+// what neighbouring windows have in common is added once. Where a multiprocessor has the shared
+// memory, ssim_uniform_sums.cuh is what runs.
 #pragma once
 
 #include "ssim/ssim_strip_levels.cuh"
+#include "ssim/ssim_uniform_row.cuh"
 
 namespace syncfree::ssim {
 
@@ -13,7 +15,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
   using typename PartialSums<UniformWindow, kColumns>::Moments;
 
   // The lane's columns and the halo on both sides.
-  static constexpr int kWindowColumns = kColumns + 2 * UniformWindow::kHalo;
+  static constexpr int kWindowColumns = kUniformWindowColumns;
 
   // Takes in a row of a pair, by turns the first and the second, and gives out the sums of the
   // window that ends with it. `own` is of the lane's own columns, all of which each of its windows
@@ -22,7 +24,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
   __device__ void add_row(const float (&x)[kWindowColumns], const Moments& own, const NoPivots&,
                           float (&sum)[kColumns], float (&square)[kColumns]) {
     float row_sum[kColumns], row_square[kColumns];
-    filter(x, own, row_sum, row_square);
+    filter_uniform(x, own.sum, own.square, row_sum, row_square);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
       if constexpr (kRowOfPair == 0) {
@@ -47,7 +49,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) own[c] = x[UniformWindow::kHalo + c];
     float row_sum[kColumns], row_square[kColumns];
-    filter(x, {PixelSums::over(own), PixelSums::over_squares(own)}, row_sum, row_square);
+    filter_uniform(x, PixelSums::over(own), PixelSums::over_squares(own), row_sum, row_square);
     const float delta = pivots.old - pivots.young;
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
@@ -68,23 +70,6 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
 
  private:
   static_assert(kLast == 6 && kOld == 5 && kColumns == 4);
-
-  // 16 instructions for the sums of four windows and of their squares.
-  static __device__ void filter(const float (&x)[kWindowColumns], const Moments& own,
-                                float (&row_sum)[kColumns], float (&row_square)[kColumns]) {
-    add_to_own(x, own.sum, row_sum, [](float y, float sum) { return sum + y; });
-    add_to_own(x, own.square, row_square, [](float y, float sum) { return fmaf(y, y, sum); });
-  }
-
-  template <class Add>
-  static __device__ void add_to_own(const float (&x)[kWindowColumns], float own,
-                                    float (&row)[kColumns], const Add& add) {
-    const float left = add(x[1], add(x[2], own)), right = add(x[8], add(x[7], own));
-    row[0] = add(x[0], left);
-    row[1] = add(x[7], left);
-    row[2] = add(x[2], right);
-    row[3] = add(x[9], right);
-  }
 
   // The first row stands where the sum was that it completes, until the second one comes.
   static __device__ float begin_pair(float (&partial)[kLast], float row, float old_row) {

@@ -4,6 +4,7 @@
 
 #include "ssim/shared_vectors.cuh"
 #include "ssim/ssim_strip_levels.cuh"
+#include "ssim/ssim_uniform_row.cuh"
 
 namespace syncfree::ssim {
 
@@ -128,8 +129,7 @@ class UniformPairs {
 
  private:
   static constexpr int kHalo = UniformWindow::kHalo;
-  static constexpr int kWindowColumns = kColumns + 2 * kHalo;
-  static_assert(UniformWindow::kTaps == 7 && kColumns == 4 && kUniformPairs == 3);
+  static_assert(UniformWindow::kTaps == 7 && kUniformPairs == 3);
 
   struct Moments {
     float sum;
@@ -150,7 +150,8 @@ class UniformPairs {
     }
   };
 
-  static __device__ void window_of(const float (&own)[kColumns], float (&x)[kWindowColumns]) {
+  static __device__ void window_of(const float (&own)[kColumns],
+                                   float (&x)[kUniformWindowColumns]) {
 #pragma unroll
     for (int i = 0; i < kHalo; ++i) {
       x[i] = __shfl_up_sync(kWarp, own[kColumns - kHalo + i], 1);
@@ -162,40 +163,20 @@ class UniformPairs {
 
   static __device__ void filter(const float (&own)[kColumns], float (&row_sum)[kColumns],
                                 float (&row_square)[kColumns]) {
-    float x[kWindowColumns];
+    float x[kUniformWindowColumns];
     window_of(own, x);
-    filter_window(x, own, row_sum, row_square);
+    filter_uniform(x, PixelSums::over(own), PixelSums::over_squares(own), row_sum, row_square);
   }
 
   static __device__ void filter_about(const float (&columns)[kColumns], float pivot,
                                       float (&row_sum)[kColumns], float (&row_square)[kColumns]) {
-    float x[kWindowColumns], own[kColumns];
+    float x[kUniformWindowColumns], own[kColumns];
     window_of(columns, x);
 #pragma unroll
     for (float& each : x) each = __fsub_rn(each, pivot);
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) own[c] = x[kHalo + c];
-    filter_window(x, own, row_sum, row_square);
-  }
-
-  // Each of a lane's four windows holds all of its own columns: 16 instructions for sums and
-  // squares beside those of own columns, which the test for pivots has already.
-  static __device__ void filter_window(const float (&x)[kWindowColumns],
-                                       const float (&own)[kColumns], float (&row_sum)[kColumns],
-                                       float (&row_square)[kColumns]) {
-    add_to_own(x, PixelSums::over(own), row_sum, [](float y, float sum) { return sum + y; });
-    add_to_own(x, PixelSums::over_squares(own), row_square,
-               [](float y, float sum) { return fmaf(y, y, sum); });
-  }
-
-  template <class Add>
-  static __device__ void add_to_own(const float (&x)[kWindowColumns], float own,
-                                    float (&row)[kColumns], const Add& add) {
-    const float left = add(x[1], add(x[2], own)), right = add(x[8], add(x[7], own));
-    row[0] = add(x[0], left);
-    row[1] = add(x[7], left);
-    row[2] = add(x[2], right);
-    row[3] = add(x[9], right);
+    filter_uniform(x, PixelSums::over(own), PixelSums::over_squares(own), row_sum, row_square);
   }
 
   static __device__ float end_pair(PairSums& of, int c, float row, float old_row) {

@@ -159,7 +159,7 @@ class UniformWalk {
     }
     rows.copy_pair(pixels_of(line));
     if (mirrors_) {
-      __syncwarp();
+      __syncwarp();  // keeps it a branch: selects would be every strip's, and hold its registers
       mirror_columns(x_[0]);
       mirror_columns(x_[1]);
     }
