@@ -1,5 +1,5 @@
-// Fast path of the uniform window where a multiprocessor has shared memory for twelve warps, whose
-// pixels and second rows are there: a third of a strip's sums, so that registers do for twelve.
+// Fast path of the uniform window where a multiprocessor has shared memory for twelve warps: pixels
+// on their way and half of a column's sums are there, so that registers do for as many.
 #pragma once
 
 #include <algorithm>
