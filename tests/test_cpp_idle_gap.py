@@ -142,12 +142,12 @@ def test_calls_on_tensors(swept, device: str, tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.needs_cuda
+@pytest.mark.alone
 def test_a_call_that_waits_is_not_gateable(swept) -> None:
     found = swept(torch.ones(1000, device="cuda"), waits=True)
     assert "the call waits for the GPU" in found.not_gateable
     assert {point.gated_us for point in found.points} == {None}
-    # The last one where calls vary by as much, as they do beside busy processes.
-    assert found.verdict.cause in ("none", "waits", "unexplained")
+    assert found.verdict.cause in ("none", "waits")
 
 
 @pytest.mark.needs_cuda

@@ -312,29 +312,19 @@ def test_constants_next_to_nothing(window: Window, size: int, device: str) -> No
 
 
 @pytest.mark.needs_cuda
-def test_rows_too_far_apart_for_32_bits() -> None:
-    step, height, width = 1 << 32, 6, 32
-    if torch.cuda.mem_get_info()[0] < 1.2 * (height - 1) * step:
-        pytest.skip("the memory between such rows is 21 GB")
+@pytest.mark.parametrize(
+    ("height", "width", "strides"),
+    [(6, 32, (1 << 32, 1)), (43_700, 6, (1, 1 << 31))],
+    ids=["rows", "columns"],
+)
+def test_pixels_too_far_apart_for_32_bits(
+    height: int, width: int, strides: tuple[int, int]
+) -> None:
+    size = 1 + (height - 1) * strides[0] + (width - 1) * strides[1]
+    if torch.cuda.mem_get_info()[0] < 1.2 * size:
+        pytest.skip(f"the memory between such pixels is {size / 1e9:.0f} GB")
     shape = 1, 1, height, width
-    far = torch.empty((height - 1) * step + width, dtype=torch.uint8, device="cuda")
-    preds = far.as_strided(shape, (0, 0, step, 1))
-    preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
-    target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
-    window = Window(False, kernel_size=7)
-    found = values(preds, target, window, data_range=255.0)
-    expected = values(preds.contiguous(), target, window, data_range=255.0)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.needs_cuda
-def test_columns_too_far_apart_for_32_bits() -> None:
-    step, height, width = 1 << 31, 43_700, 6
-    if torch.cuda.mem_get_info()[0] < 1.2 * (width - 1) * step:
-        pytest.skip("the memory between such columns is 11 GB")
-    shape = 1, 1, height, width
-    far = torch.empty((width - 1) * step + height, dtype=torch.uint8, device="cuda")
-    preds = far.as_strided(shape, (0, 0, 1, step))
+    preds = torch.empty(size, dtype=torch.uint8, device="cuda").as_strided(shape, (0, 0, *strides))
     preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
     target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
     window = Window(False, kernel_size=7)

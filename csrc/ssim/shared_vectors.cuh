@@ -37,7 +37,7 @@ class SharedPlace {
                  : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                  : "r"(address_));
   }
-  // Four elements of any type, on four bytes each whatever their size.
+  // Four elements of one, two or four bytes each.
   template <class T>
   __device__ void load_elements(T (&to)[4]) const {
     unsigned words[sizeof(T)];
