@@ -57,7 +57,7 @@ def test_errors_match_float64(
     check_errors(got, preds, target, range_of(dtype), reduction != "elementwise_mean")
 
 
-# In units of 8 rows or of 32, one or several to a warp; whole vectors of columns or not.
+# In units of 8, 10 and 42 rows, one or several to a warp; whole vectors of columns or not.
 LARGE = [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024), (1, 1, 43_700, 6), CROWD]
 
 

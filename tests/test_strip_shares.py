@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from share_functions import share_function
 
 ROWS_OF_A_BEGINNING = 40
 Begin = Callable[[int, int, int, int, int], int]
+RowsOfUnit = Callable[[int, int, int], int]
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +51,37 @@ def test_shares_take_the_same_time(begin: Begin) -> None:
         beginnings = share[-1] // units - share[0] // units + 1
         times.append(rows * len(share) + ROWS_OF_A_BEGINNING * beginnings)
     assert max(times) <= sum(times) / len(times) + rows  # even shares: 1.6 units above the mean
+
+
+@pytest.fixture(scope="module")
+def rows_of_unit(tmp_path_factory: pytest.TempPathFactory) -> RowsOfUnit:
+    folder = tmp_path_factory.mktemp("rows")
+    return share_function("strip_shares.cpp", "rows_of_unit", "qqi", folder)
+
+
+@pytest.mark.parametrize("warps", [2, 3])
+@pytest.mark.parametrize("height", [4, 9, 131, 720, 1080, 2160, 43_700, 3_150_000])
+@pytest.mark.parametrize("strips", [1, 12, 30, 48, 90, 600, 10**6])
+def test_units_are_pairs_of_rows_whose_sums_are_exact(
+    rows_of_unit: RowsOfUnit, strips: int, height: int, warps: int
+) -> None:
+    rows = rows_of_unit(strips, height, warps)
+    assert rows % 2 == 0
+    assert 8 <= rows <= 48
+    five_above, four_columns = 5, 4
+    assert (rows + five_above) * four_columns * 255**2 < 2**24
+
+
+# One image of 3x720x1280, 3x1024x1024, 3x1080x1920 or 3x1440x2560 in strips of 128 columns.
+@pytest.mark.parametrize(("strips", "height"), [(30, 720), (24, 1024), (45, 1080), (60, 1440)])
+def test_units_of_one_image_come_out_even(
+    rows_of_unit: RowsOfUnit, strips: int, height: int
+) -> None:
+    """A scheduler's two warps take hardly more rows than their share of the image."""
+    schedulers, warps = 528, 2
+    rows = rows_of_unit(strips, height, warps)
+    units = strips * math.ceil(height / rows)
+    turns = math.ceil(units / schedulers)
+    if turns > warps:
+        turns = warps * math.ceil(units / (warps * schedulers))
+    assert turns * rows <= 1.1 * strips * height / schedulers

@@ -37,14 +37,22 @@ struct CountedSums {
     double sum;  // of all terms then; NaN where one of them was
   };
 
+  // A term, and terms together, as they are added to a word.
+  __device__ std::uint64_t part(double term) const {
+    const double scaled = term * power_of_two(exponent);
+    return 1 |
+           (scaled < kEnd ? static_cast<std::uint64_t>(scaled + 0.5) << kCountBits : kNotANumber);
+  }
+  __device__ static std::uint64_t together(std::uint64_t a, std::uint64_t b) {
+    return ((a & ~kNotANumber) + (b & ~kNotANumber)) | ((a | b) & kNotANumber);
+  }
+
   // By one thread.
-  __device__ Arrival add(std::int64_t index, double term) const {
+  __device__ Arrival add(std::int64_t index, std::uint64_t part) const {
     const cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> word(words[index]);
-    std::uint64_t added = 1;
-    if (const double scaled = term * power_of_two(exponent); scaled < kEnd)
-      added += static_cast<std::uint64_t>(scaled + 0.5) << kCountBits;
-    else  // of one thread and one word: it comes before the count does
-      word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
+    // Of one thread and one word: it comes before the count does.
+    if (part & kNotANumber) word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
+    const std::uint64_t added = part & ~kNotANumber;
     const std::uint64_t all = word.fetch_add(added, cuda::memory_order_relaxed) + added;
     if ((all & kMostTerms) != terms) return {false, 0.0};
     words[index] = 0;

@@ -73,6 +73,7 @@ struct Plan {
   Job<Acc> job;
   Window window;  // of the general path alone
   StripWindow strips = StripWindow::kNone;
+  StripUnits units = {};
   bool in_patches = false;
   double tap_sum = 1.0;
   Acc* tap_memory = nullptr;
@@ -117,7 +118,7 @@ struct Plan {
       if (in_patches) {
         r.units_per_image = patches_per_image(g);
       } else if (strips != StripWindow::kNone) {
-        const StripUnits units = strip_units(g, strip_columns(strips, g));
+        units = strip_units(strips, g);
         r.units_per_image = g.channels * units.strips * units.blocks;
       }
       if (strips != StripWindow::kNone)
@@ -142,7 +143,7 @@ struct Plan {
 
   bool fits_counted_sums(int mean) const {
     const Results& r = job.results;
-    return in_patches && r.images > 0 && r.units_per_image > 0 &&
+    return strips != StripWindow::kNone && r.images > 0 && r.units_per_image > 0 &&
            r.units_per_image <= CountedSums::kMostTerms &&
            (!is_reduced(mean) || r.images <= CountedSums::kMostTerms);
   }
@@ -226,8 +227,9 @@ cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaSt
   if constexpr (std::is_same_v<Acc, float>) {
     if (plan.in_patches) return launch_patches(plan.job, plan.strips, stream);
     if (plan.strips != StripWindow::kNone)
-      return problem.pooled_preds != nullptr ? launch_strips_of_scale(plan.job, stream)
-                                             : launch_strips(plan.job, plan.strips, stream);
+      return problem.pooled_preds != nullptr
+                 ? launch_strips_of_scale(plan.job, plan.units, stream)
+                 : launch_strips(plan.job, plan.units, plan.strips, stream);
   }
   return launch_general(plan.job, plan.window, plan.tap_memory, stream);
 }

@@ -1,6 +1,6 @@
 // From sums of units to the results, without a second launch: whoever completes an image adds up
-// its slots in order, whoever completes the last image reduces over the batch. Means of patches
-// have a word that counts instead.
+// its slots in order, whoever completes the last image reduces over the batch. Means have a word
+// that counts instead, unless there are too many units.
 #pragma once
 
 #include <cstdint>
@@ -64,13 +64,13 @@ __device__ inline void finish_batch(const Results& r, double sum) {
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
 }
 
-// Of one unit, whose mean has words, from one thread of its block.
-__device__ inline void add_deficit(const Results& r, Quantity mean, std::int64_t image,
-                                   double deficit) {
+// Deficits of units of one image, whose mean has words, from one thread.
+__device__ inline void add_deficits(const Results& r, Quantity mean, std::int64_t image,
+                                    std::uint64_t part) {
   const bool of_batch = mean == kDeficit && r.reduction != Reduction::kNone;
   const bool of_image = !of_batch || r.batch_sum.words != nullptr;
-  CountedSums::Arrival all = r.sums[mean].add(of_image ? image : 0, deficit);
-  if (all.completes && of_batch && of_image) all = r.batch_sum.add(0, all.sum);
+  CountedSums::Arrival all = r.sums[mean].add(of_image ? image : 0, part);
+  if (all.completes && of_batch && of_image) all = r.batch_sum.add(0, r.batch_sum.part(all.sum));
   if (!all.completes) return;
   if (of_batch) {
     const auto images = static_cast<double>(r.images);

@@ -33,7 +33,7 @@ struct Geometry {
 // to a word that adds up integers.
 enum Quantity { kDeficit, kContrastDeficit, kSquaredError, kAbsoluteError, kQuantities };
 
-// Deficits of means are bounded, and those of patches have words, unless there are too many.
+// Deficits of means are bounded, and have words on the fast paths unless there are too many.
 inline constexpr int kMeans = 2;  // the first of the quantities
 
 // Units are numbered image by image. `slots` are null for quantities that nobody asked for, or that
@@ -80,7 +80,7 @@ struct Job {
   }
   // Of strips: more than a mean over images and errors.
   bool has_more() const {
-    return leaves_border_out() || clamp.enabled || results.slots[kContrastDeficit] != nullptr;
+    return leaves_border_out() || clamp.enabled || results.contrast != nullptr;
   }
 
   // Of strips, which walk over the padded image whatever the map.
@@ -91,19 +91,21 @@ struct Job {
 // in float.
 enum class StripWindow { kNone, kGaussian, kUniform };
 
+StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
 struct StripUnits {
   std::int64_t strips;  // across a plane
   std::int64_t blocks;  // down a strip
   int rows_per_block;
 };
 
-StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
-StripUnits strip_units(const Geometry& geometry, int columns);    // of a strip
-int strip_columns(StripWindow window, const Geometry& geometry);  // on the current device
+// On the current device.
+StripUnits strip_units(StripWindow window, const Geometry& geometry);
 double tap_sum_of(StripWindow window);     // of patches, and of walks for gradients
 double strip_tap_sum(StripWindow window);  // of strips on the current device
-cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream);
-cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream);  // with pooling
+cudaError_t launch_strips(const Job<float>& job, const StripUnits& units, StripWindow window,
+                          cudaStream_t stream);
+cudaError_t launch_strips_of_scale(const Job<float>& job, const StripUnits& units,
+                                   cudaStream_t stream);  // with pooling
 
 // The same for the Gaussian where a multiprocessor has shared memory for rows that wait: code for
 // compute capability 9.0 to 10.3. (That for 8.0 runs on 8.6 and 8.9, too, which have 100 KiB.)
@@ -119,8 +121,9 @@ inline constexpr bool kCompilesRingStrips = !kCompilesStrips;
 inline constexpr bool kCompilesStrips = true, kCompilesRingStrips = true;
 #endif
 bool takes_ring_strips(StripWindow window);
-cudaError_t launch_ring_strips(const Job<float>& job, cudaStream_t stream);
-cudaError_t launch_ring_strips_of_scale(const Job<float>& job, cudaStream_t stream);
+cudaError_t launch_ring_strips(const Job<float>& job, const StripUnits& units, cudaStream_t stream);
+cudaError_t launch_ring_strips_of_scale(const Job<float>& job, const StripUnits& units,
+                                        cudaStream_t stream);
 
 // The uniform window where a multiprocessor has shared memory for the pixels of twelve warps, and
 // an image's width is made up of their strips' without much to spare.
@@ -134,7 +137,8 @@ inline constexpr bool kCompilesUniformStrips = true;
 #endif
 bool takes_uniform_strips(StripWindow window, const Geometry& geometry);
 bool has_near_columns(const Image& image);  // less than 2 GiB apart, for these
-cudaError_t launch_uniform_strips(const Job<float>& job, cudaStream_t stream);
+cudaError_t launch_uniform_strips(const Job<float>& job, const StripUnits& units,
+                                  cudaStream_t stream);
 
 // What strips take, where images are too small for them or a map is wanted.
 

@@ -222,9 +222,14 @@ class Patch {
     if constexpr (kAddsErrors) fill_slots(unit, image);
     if (threadIdx.x != 0) return;
     if (kTask == PatchTask::kValue || results.sums[kDeficit].words != nullptr)
-      add_deficit(results, kDeficit, image, of_unit(kDeficit));
+      add_mean(kDeficit, image);
     if (kTask != PatchTask::kValue && results.sums[kContrastDeficit].words != nullptr)
-      add_deficit(results, kContrastDeficit, image, of_unit(kContrastDeficit));
+      add_mean(kContrastDeficit, image);
+  }
+
+  __device__ void add_mean(Quantity mean, unsigned image) {
+    const Results& results = job_.results;
+    add_deficits(results, mean, image, results.sums[mean].part(of_unit(mean)));
   }
 
   // Of what has slots.

@@ -20,17 +20,16 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
 }
 
 template <StripTask kTask>
-cudaError_t launch_ring_strips_as(const Job<float>& job, cudaStream_t stream) {
-  const StripUnits units = strip_units(job.geometry, kStripColumns);
+cudaError_t launch_ring_strips_as(const Job<float>& job, const StripUnits& units,
+                                  cudaStream_t stream) {
   const unsigned blocks = blocks_for_strips(job);
-  dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
+  return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
     // Both halos: an exchange between lanes ends what the compiler mixes.
-    if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
-      ring_strip_kernel<VectorRows<T, 2>, kTask><<<blocks, kStripThreads, 0, stream>>>(job, units);
-    else
-      ring_strip_kernel<StridedRows<T, 2>, kTask><<<blocks, kStripThreads, 0, stream>>>(job, units);
+    const auto kernel = VectorRows<T>::apply(job.preds, job.target, job.geometry)
+                            ? ring_strip_kernel<VectorRows<T, 2>, kTask>
+                            : ring_strip_kernel<StridedRows<T, 2>, kTask>;
+    return launch_early(kernel, blocks, kStripThreads, 0, stream, job, units);
   });
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::ssim

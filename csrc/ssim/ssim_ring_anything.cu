@@ -3,6 +3,7 @@
 
 namespace syncfree::ssim {
 
-template cudaError_t launch_ring_strips_as<StripTask::kAnything>(const Job<float>&, cudaStream_t);
+template cudaError_t launch_ring_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                 const StripUnits&, cudaStream_t);
 
 }  // namespace syncfree::ssim

@@ -3,9 +3,10 @@
 
 namespace syncfree::ssim {
 
-cudaError_t launch_ring_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
-  return job.clamp.enabled ? launch_ring_strips_as<StripTask::kClampedScale>(job, stream)
-                           : launch_ring_strips_as<StripTask::kScale>(job, stream);
+cudaError_t launch_ring_strips_of_scale(const Job<float>& job, const StripUnits& units,
+                                        cudaStream_t stream) {
+  return job.clamp.enabled ? launch_ring_strips_as<StripTask::kClampedScale>(job, units, stream)
+                           : launch_ring_strips_as<StripTask::kScale>(job, units, stream);
 }
 
 }  // namespace syncfree::ssim

@@ -3,11 +3,11 @@
 
 #include <type_traits>
 
-#include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_ring_sums.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_strip_pool.cuh"
+#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -25,6 +25,7 @@ struct RingMemory {
   alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
   History history[32];
   RowPrefetch prefetch[32];
+  UnitSums sums;
 };
 
 // A pair of rows enters shared memory while the one before is added up, so that nobody waits for it
@@ -93,6 +94,7 @@ class RingWalk {
     s_.clear();
     d_.clear();
     memory_.history[lane] = {};
+    memory_.sums.clear();
     last_pair_ = {};
     enter(rows, ahead, row - 2);
     about_zero_ = true;
@@ -118,9 +120,9 @@ class RingWalk {
       if (unit < 0)
         outputs_.forget(begin_ == 0);
       else
-        outputs_.flush(first + unit);
+        outputs_.flush(first + unit, memory_.sums);
     }
-    complete_units(job_.results, image, count, lane == 0);
+    memory_.sums.template complete<kTask>(job_.results, image, count);
   }
 
  private:

@@ -5,21 +5,20 @@
 #include "ssim/ssim_ring_window.cuh"
 #include "ssim/ssim_strip.cuh"
 #include "ssim/ssim_uniform_rows.cuh"
+#include "ssim/strip_shares.h"
 
 namespace syncfree::ssim {
 
 extern template cudaError_t launch_strips_as<StripTask::kErrors, GaussianWindow>(const Job<float>&,
+                                                                                 const StripUnits&,
                                                                                  cudaStream_t);
 extern template cudaError_t launch_strips_as<StripTask::kAnything, GaussianWindow>(
-    const Job<float>&, cudaStream_t);
+    const Job<float>&, const StripUnits&, cudaStream_t);
 extern template cudaError_t launch_strips_as<StripTask::kAnything, UniformWindow>(const Job<float>&,
+                                                                                  const StripUnits&,
                                                                                   cudaStream_t);
 
 namespace {
-
-// Small images need small units to occupy the GPU; a large one should not have too many slots to
-// add up in the end.
-constexpr std::int64_t kMostUnits = 2048;
 
 template <class Taps>
 bool has_window(const Problem& problem) {
@@ -61,31 +60,26 @@ double strip_tap_sum(StripWindow window) {
   return takes_ring_strips(window) ? kTapSumOf<RingWindow> : tap_sum_of(window);
 }
 
-int strip_columns(StripWindow window, const Geometry& geometry) {
-  return takes_uniform_strips(window, geometry) ? kUniformColumns : kStripColumns;
-}
-
-StripUnits strip_units(const Geometry& geometry, int columns) {
+StripUnits strip_units(StripWindow window, const Geometry& geometry) {
+  const bool uniform = takes_uniform_strips(window, geometry);
+  const std::int64_t columns = uniform ? kUniformColumns : kStripColumns;
   const std::int64_t strips = (geometry.size[2] + columns - 1) / columns;
-  const auto blocks = [&](int rows) { return (geometry.size[1] + rows - 1) / rows; };
-  // Pieces of whole units have to come out even where a warp has few.
-  const int most_rows = columns == kUniformColumns ? 24 : 32;
-  int rows = 8;
-  while (rows < most_rows && geometry.channels * strips * blocks(rows) > kMostUnits)
-    rows = std::min(2 * rows, most_rows);
-  return {strips, blocks(rows), rows};
+  const int rows = rows_of_unit(geometry.channels * strips, geometry.size[1], uniform ? 3 : 2);
+  return {strips, (geometry.size[1] + rows - 1) / rows, rows};
 }
 
-cudaError_t launch_strips(const Job<float>& job, StripWindow window, cudaStream_t stream) {
-  if (takes_ring_strips(window)) return launch_ring_strips(job, stream);
-  if (takes_uniform_strips(window, job.geometry)) return launch_uniform_strips(job, stream);
+cudaError_t launch_strips(const Job<float>& job, const StripUnits& units, StripWindow window,
+                          cudaStream_t stream) {
+  if (takes_ring_strips(window)) return launch_ring_strips(job, units, stream);
+  if (takes_uniform_strips(window, job.geometry)) return launch_uniform_strips(job, units, stream);
   if (window == StripWindow::kUniform)
     return job.has_errors() || job.has_more()
-               ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, stream)
-               : launch_strips_as<StripTask::kValue, UniformWindow>(job, stream);
-  if (job.has_more()) return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, stream);
-  return job.has_errors() ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, stream)
-                          : launch_strips_as<StripTask::kValue, GaussianWindow>(job, stream);
+               ? launch_strips_as<StripTask::kAnything, UniformWindow>(job, units, stream)
+               : launch_strips_as<StripTask::kValue, UniformWindow>(job, units, stream);
+  if (job.has_more())
+    return launch_strips_as<StripTask::kAnything, GaussianWindow>(job, units, stream);
+  return job.has_errors() ? launch_strips_as<StripTask::kErrors, GaussianWindow>(job, units, stream)
+                          : launch_strips_as<StripTask::kValue, GaussianWindow>(job, units, stream);
 }
 
 }  // namespace syncfree::ssim

@@ -19,21 +19,15 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
     __trap();  // an error, where nothing would be written
 }
 
-template <StripTask kTask, class Taps, class Rows>
-void start_strips(const Job<float>& job, const StripUnits& units, cudaStream_t stream) {
-  strip_kernel<Rows, kTask, Taps><<<blocks_for_strips(job), kStripThreads, 0, stream>>>(job, units);
-}
-
 template <StripTask kTask, class Taps>
-cudaError_t launch_strips_as(const Job<float>& job, cudaStream_t stream) {
-  const StripUnits units = strip_units(job.geometry, kStripColumns);
-  dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
-    if (VectorRows<T>::apply(job.preds, job.target, job.geometry))
-      start_strips<kTask, Taps, VectorRows<T>>(job, units, stream);
-    else
-      start_strips<kTask, Taps, StridedRows<T>>(job, units, stream);
+cudaError_t launch_strips_as(const Job<float>& job, const StripUnits& units, cudaStream_t stream) {
+  const unsigned blocks = blocks_for_strips(job);
+  return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
+    const auto kernel = VectorRows<T>::apply(job.preds, job.target, job.geometry)
+                            ? strip_kernel<VectorRows<T>, kTask, Taps>
+                            : strip_kernel<StridedRows<T>, kTask, Taps>;
+    return launch_early(kernel, blocks, kStripThreads, 0, stream, job, units);
   });
-  return cudaGetLastError();
 }
 
 }  // namespace syncfree::ssim

@@ -4,6 +4,7 @@
 namespace syncfree::ssim {
 
 template cudaError_t launch_strips_as<StripTask::kErrors, GaussianWindow>(const Job<float>&,
+                                                                          const StripUnits&,
                                                                           cudaStream_t);
 
 }  // namespace syncfree::ssim

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/device_info.h"
+#include "core/early_launch.cuh"
 #include "ssim/ssim_job.cuh"
 #include "ssim/strip_shares.h"
 
@@ -90,6 +91,7 @@ __device__ void walk_down_strips(const Job<float>& job, const StripUnits& units)
   const std::int64_t total = job.results.images * job.results.units_per_image;
   StripShare<Walk::kNeighboursTogether> share(units, total, warp, warps);
   __shared__ Constants<float> constants;
+  wait_for_kernel_ahead();
   if (threadIdx.x == 0)
     constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;
   __syncthreads();

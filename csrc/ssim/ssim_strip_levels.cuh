@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ssim/ssim_strip_window.cuh"
+#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -58,6 +59,7 @@ struct LaneHistory {
 struct WalkMemory {
   alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
   LaneHistory history[32];
+  UnitSums sums;
 };
 
 // Rounding leaves up to 9e-7 of the squared distance between a window's mean and its pivot in the

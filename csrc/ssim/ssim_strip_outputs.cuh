@@ -1,11 +1,11 @@
 // From the window sums of a lane's columns to SSIM, and the sums over one unit.
 #pragma once
 
-#include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_strip_levels.cuh"
 #include "ssim/ssim_strip_task.h"
 #include "ssim/ssim_strip_window.cuh"
 #include "ssim/ssim_terms.cuh"
+#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -61,7 +61,7 @@ class StripOutputs {
     }
     if constexpr (kTask == StripTask::kAnything) {
       if (!counts) return;
-      if (job_.results.slots[kContrastDeficit] != nullptr)
+      if (job_.results.contrast != nullptr)
         for (int c = 0; c < kColumns; ++c) add_contrast(y, c, terms[c]);
     }
   }
@@ -96,35 +96,23 @@ class StripOutputs {
     absolute_ = absolute;
   }
 
-  // All sums before any is written: they are waited for together then.
-  __device__ void flush(std::int64_t unit) {
-    double deficit = 0.0, contrast = 0.0, squared = 0.0, absolute = 0.0;
+  // All sums before any goes on its way: they are waited for together then.
+  __device__ void flush(std::int64_t unit, UnitSums& sums) {
+    double of_unit[kQuantities] = {};
     if constexpr (kIsScale<kTask>)
-      contrast = warp_sum(2.0 * over_cropped_columns(contrast_));
+      of_unit[kContrastDeficit] = warp_sum(2.0 * over_cropped_columns(contrast_));
     else
-      deficit = warp_sum(
+      of_unit[kDeficit] = warp_sum(
           2.0 * (leaves_border_out() ? over_cropped_columns(deficit_) : over_columns(deficit_)));
-    if constexpr (kTask == StripTask::kAnything) contrast = warp_sum(2.0 * over_columns(contrast_));
+    if constexpr (kTask == StripTask::kAnything)
+      of_unit[kContrastDeficit] = warp_sum(2.0 * over_columns(contrast_));
     if constexpr (kAddsErrors<kTask>) {
       const auto unscaled = static_cast<double>(inverse_of_power(constants_.scale));
-      squared = warp_sum(own(squared_) * unscaled * unscaled);
-      absolute = warp_sum(own(absolute_) * unscaled);
+      of_unit[kSquaredError] = warp_sum(own(squared_) * unscaled * unscaled);
+      of_unit[kAbsoluteError] = warp_sum(own(absolute_) * unscaled);
     }
     clear();
-    if (threadIdx.x % 32 != 0) return;
-    double* const* slots = job_.results.slots;
-    if constexpr (kIsScale<kTask>)
-      slots[kContrastDeficit][unit] = contrast;
-    else if constexpr (kTask != StripTask::kAnything)
-      slots[kDeficit][unit] = deficit;
-    if constexpr (kTask == StripTask::kAnything) {
-      write(kDeficit, unit, deficit);
-      write(kContrastDeficit, unit, contrast);
-    }
-    if constexpr (kAddsErrors<kTask>) {
-      write(kSquaredError, unit, squared);
-      write(kAbsoluteError, unit, absolute);
-    }
+    if (threadIdx.x % 32 == 0) sums.add<kTask>(job_.results, unit, of_unit);
   }
 
  private:
@@ -163,11 +151,6 @@ class StripOutputs {
     for (int c = 0; c < kColumns; ++c)
       sum += static_cast<double>(in_crop(first_column_ + c, width()) ? x[c] : 0.0f);
     return sum;
-  }
-
-  __device__ void write(Quantity quantity, std::int64_t unit, double sum) {
-    double* const slots = job_.results.slots[quantity];
-    if (slots != nullptr) slots[unit] = sum;
   }
 
   __device__ double own(float x) const { return static_cast<double>(has_column(0) ? x : 0.0f); }

@@ -3,10 +3,13 @@
 
 namespace syncfree::ssim {
 
-cudaError_t launch_strips_of_scale(const Job<float>& job, cudaStream_t stream) {
-  if (takes_ring_strips(StripWindow::kGaussian)) return launch_ring_strips_of_scale(job, stream);
-  return job.clamp.enabled ? launch_strips_as<StripTask::kClampedScale, GaussianWindow>(job, stream)
-                           : launch_strips_as<StripTask::kScale, GaussianWindow>(job, stream);
+cudaError_t launch_strips_of_scale(const Job<float>& job, const StripUnits& units,
+                                   cudaStream_t stream) {
+  if (takes_ring_strips(StripWindow::kGaussian))
+    return launch_ring_strips_of_scale(job, units, stream);
+  return job.clamp.enabled
+             ? launch_strips_as<StripTask::kClampedScale, GaussianWindow>(job, units, stream)
+             : launch_strips_as<StripTask::kScale, GaussianWindow>(job, units, stream);
 }
 
 }  // namespace syncfree::ssim

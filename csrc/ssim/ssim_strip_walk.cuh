@@ -3,7 +3,6 @@
 
 #include <type_traits>
 
-#include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_strip_pool.cuh"
@@ -72,6 +71,7 @@ class StripWalk {
     if constexpr (kPairsAhead == 2) ask_for(ahead[1]);
     level_ = level_of_strip(samples);
     begin_history(before);
+    memory_.sums.clear();
     s_.clear();
     d_.clear();
 
@@ -91,9 +91,9 @@ class StripWalk {
       if (unit < 0)
         outputs_.forget(begin_ == 0);
       else
-        outputs_.flush(first + unit);
+        outputs_.flush(first + unit, memory_.sums);
     }
-    complete_units(job_.results, image, count, threadIdx.x % 32 == 0);
+    memory_.sums.template complete<kTask>(job_.results, image, count);
   }
 
  private:

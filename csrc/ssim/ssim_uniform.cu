@@ -6,6 +6,7 @@
 namespace syncfree::ssim {
 
 extern template cudaError_t launch_uniform_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                           const StripUnits&,
                                                                            cudaStream_t);
 
 bool takes_uniform_strips(StripWindow window, const Geometry& geometry) {
@@ -25,10 +26,11 @@ bool has_near_columns(const Image& image) {
   return std::abs(image.stride[4]) <= INT32_MAX / size_of(image.dtype);
 }
 
-cudaError_t launch_uniform_strips(const Job<float>& job, cudaStream_t stream) {
+cudaError_t launch_uniform_strips(const Job<float>& job, const StripUnits& units,
+                                  cudaStream_t stream) {
   return job.has_errors() || job.has_more()
-             ? launch_uniform_strips_as<StripTask::kAnything>(job, stream)
-             : launch_uniform_strips_as<StripTask::kValue>(job, stream);
+             ? launch_uniform_strips_as<StripTask::kAnything>(job, units, stream)
+             : launch_uniform_strips_as<StripTask::kValue>(job, units, stream);
 }
 
 }  // namespace syncfree::ssim

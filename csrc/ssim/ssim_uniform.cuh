@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/device_info.h"
+#include "core/early_launch.cuh"
 #include "ssim/pixel_types.h"
 #include "ssim/ssim_uniform_walk.cuh"
 #include "ssim/strip_shares.h"
@@ -24,6 +25,7 @@ __global__ void __launch_bounds__(32 * kUniformWarps, 1)
   if constexpr (kCompilesUniformStrips) {
     extern __shared__ uint4 dynamic_memory[];
     __shared__ Constants<float> constants;
+    wait_for_kernel_ahead();
     if (threadIdx.x == 0)
       constants = job.constants_in_memory != nullptr ? *job.constants_in_memory : job.constants;
     __syncthreads();
@@ -75,14 +77,13 @@ cudaError_t start_uniform_strips(const Job<float>& job, const StripUnits& units,
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(kUniformWarps * sizeof(UniformMemory)));
   if (error != cudaSuccess) return error;
-  kernel<<<blocks, static_cast<unsigned>(32 * warps), memory, stream>>>(job, units,
-                                                                        static_cast<int>(pieces));
-  return cudaGetLastError();
+  return launch_early(kernel, blocks, static_cast<unsigned>(32 * warps), memory, stream, job, units,
+                      static_cast<int>(pieces));
 }
 
 template <StripTask kTask>
-cudaError_t launch_uniform_strips_as(const Job<float>& job, cudaStream_t stream) {
-  const StripUnits units = strip_units(job.geometry, kUniformColumns);
+cudaError_t launch_uniform_strips_as(const Job<float>& job, const StripUnits& units,
+                                     cudaStream_t stream) {
   return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
     if (CopiedVectors<T>::apply(job.preds, job.target, job.geometry))
       return start_uniform_strips<kTask, CopiedVectors<T>>(job, units, stream);

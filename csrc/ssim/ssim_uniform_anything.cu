@@ -4,6 +4,7 @@
 namespace syncfree::ssim {
 
 template cudaError_t launch_uniform_strips_as<StripTask::kAnything>(const Job<float>&,
+                                                                    const StripUnits&,
                                                                     cudaStream_t);
 
 }  // namespace syncfree::ssim

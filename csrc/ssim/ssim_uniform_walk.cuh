@@ -3,11 +3,11 @@
 
 #include <type_traits>
 
-#include "ssim/ssim_finish.cuh"
 #include "ssim/ssim_strip_outputs.cuh"
 #include "ssim/ssim_strip_pixels.cuh"
 #include "ssim/ssim_uniform_rows.cuh"
 #include "ssim/ssim_uniform_sums.cuh"
+#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -27,6 +27,7 @@ struct UniformMemory {
 
   alignas(16) Pair pairs[kUniformPairs];
   History history[32];
+  UnitSums sums;
 };
 
 template <class Rows, StripTask kTask>
@@ -78,6 +79,7 @@ class UniformWalk {
     s_.clear();
     d_.clear();
     memory_.history[threadIdx.x % 32] = {};
+    memory_.sums.clear();
     last_pair_ = {};
     about_zero_ = true;
     enter(rows, line_[0]);  // for the sums alone
@@ -116,10 +118,10 @@ class UniformWalk {
       if (unit < 0)
         outputs_.forget(begin == 0);
       else
-        outputs_.flush(first + unit);
+        outputs_.flush(first + unit, memory_.sums);
     }
     wait_for_copies<0>();
-    complete_units(job_.results, image, count, threadIdx.x % 32 == 0);
+    memory_.sums.template complete<kTask>(job_.results, image, count);
   }
 
  private:
