@@ -7,7 +7,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from torch.distributed import TCPStore
+from torch.distributed import DistStoreError, TCPStore
 
 from syncfree.cli.syncs import ranks
 from syncfree.detector.report import Report
@@ -47,6 +47,22 @@ def test_says_for_whom_it_waits(store: TCPStore) -> None:
     assert said == ["waiting for the reports of ranks 1, 3, until 0.5 s have passed"]
     assert merged.note == "without ranks [1, 3], which did not report"
     assert store.check(["syncfree/0/read"])
+
+
+def test_a_report_that_is_there_is_read_however_slow_the_store(
+    store: TCPStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait for a rank before may leave less than the way to the store and back takes."""
+    report_of(store, 2)
+
+    def too_short(self: TCPStore, keys: list[str], timeout: timedelta) -> None:
+        raise DistStoreError("wait timeout")
+
+    monkeypatch.setattr(TCPStore, "wait", too_short)
+    said: list[str] = []
+    merged = ranks.gather(Report(tier=1), said.append)
+    assert said == ["waiting for the reports of ranks 1, 3, until 0.5 s have passed"]
+    assert merged.note == "without ranks [1, 3], which did not report"
 
 
 def test_all_missing_ranks_share_the_wait(store: TCPStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,13 +86,13 @@ def _has(store: Store, key: str, end: float) -> bool:
     from torch.distributed import DistStoreError
 
     left = end - time.monotonic()
-    if left <= 0.0:
-        return store.check([key])
     try:
-        store.wait([key], timedelta(seconds=left))
+        if left > 0.0:
+            store.wait([key], timedelta(seconds=left))
+            return True
     except DistStoreError:
-        return False
-    return True
+        pass  # what is left may be shorter than the way to the store and back
+    return store.check([key])
 
 
 def size() -> int:
