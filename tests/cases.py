@@ -26,8 +26,9 @@ SHAPES = [
 # in strips, not in patches.
 LONG = 3500
 
-# More such strips than a GPU has warps for: some are walked down whole, and the rest in pieces.
-CROWD = (4, 600, 9, 50)
+# More such strips than a GPU has warps for: some are walked down whole, and the rest in pieces. Of
+# two units each (uniform windows) or three.
+CROWD = (4, 600, 23, 19)
 
 
 @dataclass(frozen=True)

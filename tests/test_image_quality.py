@@ -58,7 +58,7 @@ def test_errors_match_float64(
 
 
 # In units of 8, 10 and 42 rows, one or several to a warp; whole vectors of columns or not.
-LARGE = [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024), (1, 1, 43_700, 6), CROWD]
+LARGE = [(2, 1, 131, 2100), (1, 3, 130, 701), (1, 1, 264, 1024), (5, 1, 43_700, 6), CROWD]
 
 
 @pytest.mark.parametrize("window", [Window(), Window(False, kernel_size=7)], ids=str)

@@ -265,7 +265,7 @@ def test_a_bad_pixel_spoils_its_batch_once(reduction: str, window: Window, devic
 
 
 # Units as one sum's terms, as images' and a batch's, and so many of images or of one that they have
-# slots: patches, then strips (72,870 units of 42 rows; 65,625 of 48 an image).
+# slots: patches, then strips (of 42 rows; an image has 68,479 of 46 or 78,750 of 40).
 @pytest.mark.needs_cuda
 @pytest.mark.parametrize(
     "shape",
@@ -278,20 +278,23 @@ def test_a_bad_pixel_spoils_its_batch_once(reduction: str, window: Window, devic
     ],
     ids=str,
 )
+@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
 @pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeated"])
-def test_sums_of_many_units(repeats: bool, shape: tuple[int, ...]) -> None:
+def test_sums_of_many_units(repeats: bool, window: Window, shape: tuple[int, ...]) -> None:
     """Which keep their digits, of images all alike too: these round to one side."""
     preds = torch.rand((1 if repeats else shape[0], *shape[1:]), device="cuda").expand(shape)
     target = (preds + 0.1 * torch.rand_like(preds[:1] if repeats else preds)).clamp(0, 1)
     for close in (target, preds + 1e-4 * (target - preds)):
-        each = values(preds, close, Window())
+        each = values(preds, close, window)
         mean, total = (
-            values(preds, close, Window(), reduction=reduction)
+            values(preds, close, window, reduction=reduction)
             for reduction in ("elementwise_mean", "sum")
         )
+        of_pixels = maps(preds, close, window).double().mean()
+        torch.testing.assert_close(mean.double(), of_pixels, rtol=0, atol=3e-7)
         torch.testing.assert_close(mean.double(), each.double().mean(), rtol=0, atol=6e-8)
         torch.testing.assert_close(total.double() / len(each), mean.double(), rtol=1e-7, atol=0)
-        assert torch.equal(image_quality(preds, close, 1.0).ssim, mean)
+        assert torch.equal(image_quality(preds, close, 1.0, **window.options).ssim, mean)
 
 
 def test_nan_passes_the_clamp_and_spoils_the_range(device: str) -> None:

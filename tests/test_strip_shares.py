@@ -28,11 +28,11 @@ def shares(begin: Begin, strips: int, units: int, rows: int, walkers: int) -> li
     return [range(a, b) for a, b in itertools.pairwise(ends)]
 
 
-# 1440 strips of 34 units are 32x3x1080x1920 on 132 multiprocessors.
+# 1440 strips of 23 units are 32x3x1080x1920.
 @pytest.mark.parametrize("walkers", [1, 7, 32, 264, 1056])
-@pytest.mark.parametrize("units", [1, 2, 34, 135, 1366])
+@pytest.mark.parametrize("units", [1, 2, 23, 135, 1366])
 @pytest.mark.parametrize("strips", [0, 1, 3, 360, 1440])
-@pytest.mark.parametrize("rows", [8, 32])
+@pytest.mark.parametrize("rows", [8, 10, 42, 48])
 def test_each_unit_is_walked_once(
     begin: Begin, strips: int, units: int, rows: int, walkers: int
 ) -> None:
@@ -43,14 +43,17 @@ def test_each_unit_is_walked_once(
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_shares_take_the_same_time(begin: Begin) -> None:
+# Those of 33 and 72 images of 3x1080x1920.
+@pytest.mark.parametrize("strips", [1485, 3240])
+def test_shares_take_the_same_time(begin: Begin, strips: int) -> None:
     """With what a beginning costs, which a warp that walks through three strips has three times."""
-    units, rows = 34, 32
+    units, rows = 23, 48
     times = []
-    for share in shares(begin, 1440, units, rows, 1056):
+    for share in shares(begin, strips, units, rows, 1056):
         beginnings = share[-1] // units - share[0] // units + 1
         times.append(rows * len(share) + ROWS_OF_A_BEGINNING * beginnings)
-    assert max(times) <= sum(times) / len(times) + rows  # even shares: 1.6 units above the mean
+    # Even shares: 1.2 units above the mean.
+    assert max(times) <= sum(times) / len(times) + 0.5 * rows
 
 
 @pytest.fixture(scope="module")
@@ -67,21 +70,33 @@ def test_units_are_pairs_of_rows_whose_sums_are_exact(
 ) -> None:
     rows = rows_of_unit(strips, height, warps)
     assert rows % 2 == 0
-    assert 8 <= rows <= 48
+    assert rows >= 8
     five_above, four_columns = 5, 4
     assert (rows + five_above) * four_columns * 255**2 < 2**24
 
 
-# One image of 3x720x1280, 3x1024x1024, 3x1080x1920 or 3x1440x2560 in strips of 128 columns.
-@pytest.mark.parametrize(("strips", "height"), [(30, 720), (24, 1024), (45, 1080), (60, 1440)])
+# One image of 3x720x1280, 3x1024x1024, 3x1080x1920 or 3x1440x2560 in strips of 128 columns, and of
+# the first, third and fourth in those of 120.
+@pytest.mark.parametrize(
+    ("strips", "height", "warps"),
+    [
+        (30, 720, 2),
+        (24, 1024, 2),
+        (45, 1080, 2),
+        (60, 1440, 2),
+        (33, 720, 3),
+        (48, 1080, 3),
+        (66, 1440, 3),
+    ],
+)
 def test_units_of_one_image_come_out_even(
-    rows_of_unit: RowsOfUnit, strips: int, height: int
+    rows_of_unit: RowsOfUnit, strips: int, height: int, warps: int
 ) -> None:
-    """A scheduler's two warps take hardly more rows than their share of the image."""
-    schedulers, warps = 528, 2
+    """A scheduler's warps take hardly more rows than their share of the image."""
+    schedulers = 528
     rows = rows_of_unit(strips, height, warps)
     units = strips * math.ceil(height / rows)
     turns = math.ceil(units / schedulers)
     if turns > warps:
         turns = warps * math.ceil(units / (warps * schedulers))
-    assert turns * rows <= 1.1 * strips * height / schedulers
+    assert turns * rows <= 1.12 * strips * height / schedulers

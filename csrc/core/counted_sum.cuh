@@ -1,6 +1,6 @@
 // A sum that knows when it is complete. One 64-bit word holds how many terms came, in its last
 // bits, and above them the sum in fixed point: integers give the same bits in whatever order they
-// come, and one addition in memory brings a term, tells whether it was the last and what all are
+// come, and one addition in memory brings terms, tells whether they were the last and what all are
 // together. Slots with a ticket take a fence, a ticket, and a read of all slots for that.
 #pragma once
 
@@ -37,22 +37,23 @@ struct CountedSums {
     double sum;  // of all terms then; NaN where one of them was
   };
 
-  // A term, and terms together, as they are added to a word.
-  __device__ std::uint64_t part(double term) const {
+  // A term as it is added to a word, with its count, and such terms together: never more than a
+  // word takes, or their count would run into their sum.
+  __device__ std::uint64_t encoded(double term) const {
     const double scaled = term * power_of_two(exponent);
     return 1 |
            (scaled < kEnd ? static_cast<std::uint64_t>(scaled + 0.5) << kCountBits : kNotANumber);
   }
-  __device__ static std::uint64_t together(std::uint64_t a, std::uint64_t b) {
+  __device__ static std::uint64_t joined(std::uint64_t a, std::uint64_t b) {
     return ((a & ~kNotANumber) + (b & ~kNotANumber)) | ((a | b) & kNotANumber);
   }
 
   // By one thread.
-  __device__ Arrival add(std::int64_t index, std::uint64_t part) const {
+  __device__ Arrival add(std::int64_t index, std::uint64_t terms_here) const {
     const cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> word(words[index]);
     // Of one thread and one word: it comes before the count does.
-    if (part & kNotANumber) word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
-    const std::uint64_t added = part & ~kNotANumber;
+    if (terms_here & kNotANumber) word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
+    const std::uint64_t added = terms_here & ~kNotANumber;
     const std::uint64_t all = word.fetch_add(added, cuda::memory_order_relaxed) + added;
     if ((all & kMostTerms) != terms) return {false, 0.0};
     words[index] = 0;

@@ -119,7 +119,7 @@ struct Plan {
         r.units_per_image = patches_per_image(g);
       } else if (strips != StripWindow::kNone) {
         units = strip_units(strips, g);
-        r.units_per_image = g.channels * units.strips * units.blocks;
+        r.units_per_image = g.channels * units.strips * units.of_strip;
       }
       if (strips != StripWindow::kNone)
         tap_sum = in_patches ? tap_sum_of(strips) : strip_tap_sum(strips);
@@ -151,10 +151,10 @@ struct Plan {
   void take_counted_sums(int mean, Arena& zeroed) {
     Results& r = job.results;
     const double most = 2.0 * (mean == kDeficit ? r.map_elements : r.contrast_elements);
-    const std::int64_t units = r.images * r.units_per_image;
+    const std::int64_t unit_count = r.images * r.units_per_image;
     const double most_of_batch = most * static_cast<double>(r.images);
-    if (is_reduced(mean) && units <= CountedSums::kMostTerms) {
-      r.sums[mean] = CountedSums(zeroed.take<std::uint64_t>(1), units, most_of_batch);
+    if (is_reduced(mean) && unit_count <= CountedSums::kMostTerms) {
+      r.sums[mean] = CountedSums(zeroed.take<std::uint64_t>(1), unit_count, most_of_batch);
       return;
     }
     r.sums[mean] = CountedSums(zeroed.take<std::uint64_t>(r.images), r.units_per_image, most);
@@ -167,7 +167,7 @@ struct Plan {
     Arena zeroed(workspace.zeroed), scratch(workspace.scratch);
     r.batch_ticket = zeroed.take<std::uint32_t>(1);
     range_ticket = zeroed.take<std::uint32_t>(1);
-    const std::int64_t units = r.images * r.units_per_image;
+    const std::int64_t unit_count = r.images * r.units_per_image;
     const bool wanted[kQuantities] = {r.value != nullptr, r.contrast != nullptr,
                                       r.squared_error != nullptr, r.absolute_error != nullptr};
     bool has_slots = false;
@@ -177,7 +177,7 @@ struct Plan {
       if (q < kMeans && fits_counted_sums(q)) {
         take_counted_sums(q, zeroed);
       } else {
-        r.slots[q] = scratch.take<double>(units);
+        r.slots[q] = scratch.take<double>(unit_count);
         has_slots = true;
       }
     }

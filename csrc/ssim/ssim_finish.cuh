@@ -66,11 +66,11 @@ __device__ inline void finish_batch(const Results& r, double sum) {
 
 // Deficits of units of one image, whose mean has words, from one thread.
 __device__ inline void add_deficits(const Results& r, Quantity mean, std::int64_t image,
-                                    std::uint64_t part) {
+                                    std::uint64_t encoded) {
   const bool of_batch = mean == kDeficit && r.reduction != Reduction::kNone;
   const bool of_image = !of_batch || r.batch_sum.words != nullptr;
-  CountedSums::Arrival all = r.sums[mean].add(of_image ? image : 0, part);
-  if (all.completes && of_batch && of_image) all = r.batch_sum.add(0, r.batch_sum.part(all.sum));
+  CountedSums::Arrival all = r.sums[mean].add(of_image ? image : 0, encoded);
+  if (all.completes && of_batch && of_image) all = r.batch_sum.add(0, r.batch_sum.encoded(all.sum));
   if (!all.completes) return;
   if (of_batch) {
     const auto images = static_cast<double>(r.images);

@@ -92,10 +92,11 @@ struct Job {
 enum class StripWindow { kNone, kGaussian, kUniform };
 
 StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
+
 struct StripUnits {
-  std::int64_t strips;  // across a plane
-  std::int64_t blocks;  // down a strip
-  int rows_per_block;
+  std::int64_t strips;    // across a plane
+  std::int64_t of_strip;  // units, down each
+  int rows;               // of a unit
 };
 
 // On the current device.

@@ -229,7 +229,7 @@ class Patch {
 
   __device__ void add_mean(Quantity mean, unsigned image) {
     const Results& results = job_.results;
-    add_deficits(results, mean, image, results.sums[mean].part(of_unit(mean)));
+    add_deficits(results, mean, image, results.sums[mean].encoded(of_unit(mean)));
   }
 
   // Of what has slots.

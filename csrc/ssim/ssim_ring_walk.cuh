@@ -50,13 +50,13 @@ class RingWalk {
   // Units [first, first + count), one below the other in one strip.
   __device__ void run(std::int64_t first, int count) {
     const Geometry& g = job_.geometry;
-    const std::int64_t strip = first / units_.blocks;
+    const std::int64_t strip = first / units_.of_strip;
     const std::int64_t plane = strip / units_.strips;
     const int strip_begin = static_cast<int>(strip - plane * units_.strips) * kStripColumns;
-    const int begin = static_cast<int>(first - strip * units_.blocks) * units_.rows_per_block;
+    const int begin = static_cast<int>(first - strip * units_.of_strip) * units_.rows;
     const LaneColumns columns(strip_begin, static_cast<int>(g.size[2]), kHalo);
     begin_ = begin;
-    end_ = min(begin + count * units_.rows_per_block, height());
+    end_ = min(begin + count * units_.rows, height());
     int first_output = begin_, end_output = end_;
     if (outputs_.leaves_border_out()) {
       first_output = max(begin_, kHalo);
@@ -103,7 +103,7 @@ class RingWalk {
     load<0, kD>(pair_d_);
     judge();
     for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
-      const int end = min(begin + (unit + 1) * units_.rows_per_block, height()) + kHalo;
+      const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
       while (row < end) {
         if (is_plain_) {  // a loop of its own, which the others' registers leave alone
           for (;;) {

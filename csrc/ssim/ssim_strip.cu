@@ -64,7 +64,8 @@ StripUnits strip_units(StripWindow window, const Geometry& geometry) {
   const bool uniform = takes_uniform_strips(window, geometry);
   const std::int64_t columns = uniform ? kUniformColumns : kStripColumns;
   const std::int64_t strips = (geometry.size[2] + columns - 1) / columns;
-  const int rows = rows_of_unit(geometry.channels * strips, geometry.size[1], uniform ? 3 : 2);
+  const int warps = uniform ? kUniformWarps : kStripWarps * kStripBlocksPerMultiprocessor;
+  const int rows = rows_of_unit(geometry.channels * strips, geometry.size[1], warps / 4);
   return {strips, (geometry.size[1] + rows - 1) / rows, rows};
 }
 

@@ -17,7 +17,7 @@ inline constexpr int kStripBlocksPerMultiprocessor = 4;  // all registers: 255 f
 
 __device__ inline std::int64_t share_begin(const StripUnits& units, std::int64_t total,
                                            std::int64_t warp, std::int64_t warps) {
-  return begin_of_share(total, units.blocks, units.rows_per_block, warp, warps);
+  return begin_of_share(total, units.of_strip, units.rows, warp, warps);
 }
 
 // What one warp of a persistent grid walks over.
@@ -34,7 +34,7 @@ class StripShare {
   __device__ std::int64_t first() const { return unit_; }
   // How many units, from the first on, lie below each other.
   __device__ int count() const {
-    const std::int64_t left_in_strip = units_.blocks - unit_ % units_.blocks;
+    const std::int64_t left_in_strip = units_.of_strip - unit_ % units_.of_strip;
     return static_cast<int>(min(left_in_strip, end_ - unit_));
   }
   __device__ void take(int count) { unit_ += count; }
@@ -57,17 +57,17 @@ class StripShare<true> {
       : units_(units),
         warp_(warp),
         warps_(warps),
-        whole_(total / units.blocks / warps * units.blocks),
+        whole_(total / units.of_strip / warps * units.of_strip),
         begin_(share_begin(units, total - whole_ * warps, warp, warps)),
         end_(whole_ + share_begin(units, total - whole_ * warps, warp + 1, warps) - begin_) {}
 
   __device__ bool is_left() const { return taken_ < end_; }
   __device__ std::int64_t first() const {
-    return taken_ < whole_ ? taken_ * warps_ + warp_ * units_.blocks
+    return taken_ < whole_ ? taken_ * warps_ + warp_ * units_.of_strip
                            : whole_ * warps_ + begin_ + taken_ - whole_;
   }
   __device__ int count() const {
-    const std::int64_t left_in_strip = units_.blocks - first() % units_.blocks;
+    const std::int64_t left_in_strip = units_.of_strip - first() % units_.of_strip;
     return static_cast<int>(min(left_in_strip, end_ - taken_));
   }
   __device__ void take(int count) { taken_ += count; }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "ssim/ssim_strip_window.cuh"
-#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
 
@@ -53,13 +52,6 @@ struct LaneHistory {
   // The same in the whole warp.
   int about_pivots;
   int d_about_pivots;
-};
-
-// Of one warp.
-struct WalkMemory {
-  alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
-  LaneHistory history[32];
-  UnitSums sums;
 };
 
 // Rounding leaves up to 9e-7 of the squared distance between a window's mean and its pivot in the

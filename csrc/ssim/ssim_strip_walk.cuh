@@ -8,8 +8,16 @@
 #include "ssim/ssim_strip_pool.cuh"
 #include "ssim/ssim_strip_uniform.cuh"
 #include "ssim/ssim_strip_window.cuh"
+#include "ssim/ssim_unit_sums.cuh"
 
 namespace syncfree::ssim {
+
+// Of one warp.
+struct WalkMemory {
+  alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
+  LaneHistory history[32];
+  UnitSums sums;
+};
 
 template <class Rows, StripTask kTask, class Taps>
 class StripWalk {
@@ -31,13 +39,13 @@ class StripWalk {
   // Units [first, first + count), one below the other in one strip.
   __device__ void run(std::int64_t first, int count) {
     const Geometry& g = job_.geometry;
-    const std::int64_t strip = first / units_.blocks;
+    const std::int64_t strip = first / units_.of_strip;
     const std::int64_t plane = strip / units_.strips;
     const int strip_begin = static_cast<int>(strip - plane * units_.strips) * kStripColumns;
-    const int begin = static_cast<int>(first - strip * units_.blocks) * units_.rows_per_block;
+    const int begin = static_cast<int>(first - strip * units_.of_strip) * units_.rows;
     const LaneColumns columns(strip_begin, static_cast<int>(g.size[2]), kHalo);
     begin_ = begin;
-    end_ = min(begin + count * units_.rows_per_block, height());
+    end_ = min(begin + count * units_.rows, height());
     int first_output = begin_, end_output = end_;
     if (outputs_.leaves_border_out()) {
       first_output = max(begin_, kHalo);
@@ -77,7 +85,7 @@ class StripWalk {
 
     int row = begin - kHalo;
     for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
-      const int end = min(begin + (unit + 1) * units_.rows_per_block, height()) + kHalo;
+      const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
       // By turns, and not by moving them, which would wait for those on their way.
       if constexpr (kPairsAhead == 2)
         for (; row + 2 < end; row += 4) {

@@ -12,10 +12,6 @@
 
 namespace syncfree::ssim {
 
-// All that a multiprocessor has registers for, in one block: neighbours read the sectors that they
-// share at the same time, through one first-level cache.
-inline constexpr int kUniformWarps = 12;
-
 // Strips are cut into pieces of whole units. Pieces are dealt out by turns, neighbours at the same
 // time.
 template <class Rows, StripTask kTask>
@@ -36,9 +32,9 @@ __global__ void __launch_bounds__(32 * kUniformWarps, 1)
     for (std::int64_t i = std::int64_t{blockIdx.x} * warps + warp; i < strips * pieces_of_strip;
          i += std::int64_t{gridDim.x} * warps) {
       const std::int64_t piece = i / strips, strip = i - piece * strips;
-      const std::int64_t begin = units.blocks * piece / pieces_of_strip;
-      const std::int64_t end = units.blocks * (piece + 1) / pieces_of_strip;
-      walk.run(strip * units.blocks + begin, static_cast<int>(end - begin));
+      const std::int64_t begin = units.of_strip * piece / pieces_of_strip;
+      const std::int64_t end = units.of_strip * (piece + 1) / pieces_of_strip;
+      walk.run(strip * units.of_strip + begin, static_cast<int>(end - begin));
     }
   } else {
     __trap();  // an error, where nothing would be written
@@ -52,9 +48,9 @@ inline std::int64_t uniform_pieces(std::int64_t strips, const StripUnits& units,
   const std::int64_t least_turns = (strips + warps - 1) / warps;
   std::int64_t best = 1, least_rows = INT64_MAX;
   for (std::int64_t turns = least_turns; turns < least_turns + 32; ++turns) {
-    const std::int64_t pieces = std::min(turns * warps / strips, units.blocks);
-    const std::int64_t blocks = (units.blocks + pieces - 1) / pieces;
-    const std::int64_t rows = turns * (blocks * units.rows_per_block + kRowsOfABeginning);
+    const std::int64_t pieces = std::min(turns * warps / strips, units.of_strip);
+    const std::int64_t blocks = (units.of_strip + pieces - 1) / pieces;
+    const std::int64_t rows = turns * (blocks * units.rows + kRowsOfABeginning);
     if (rows < least_rows) least_rows = rows, best = pieces;
   }
   return best;

@@ -15,6 +15,10 @@ namespace syncfree::ssim {
 // price. A halo that all lanes load beside their own columns, convert and store costs as much.
 inline constexpr int kUniformColumns = 30 * kColumns;
 
+// All that a multiprocessor has registers for, in one block: neighbours read the sectors that they
+// share at the same time, through one first-level cache.
+inline constexpr int kUniformWarps = 12;
+
 struct UniformColumns {
   int first;       // of the lane's columns
   int first_read;  // likewise, within the image

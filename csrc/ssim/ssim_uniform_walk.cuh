@@ -45,13 +45,13 @@ class UniformWalk {
   // Units [first, first + count), one below the other in one strip.
   __device__ void run(std::int64_t first, int count) {
     const Geometry& g = job_.geometry;
-    const std::int64_t strip = first / units_.blocks;
+    const std::int64_t strip = first / units_.of_strip;
     const std::int64_t plane = strip / units_.strips;
     const int strip_begin = static_cast<int>(strip - plane * units_.strips) * kUniformColumns;
-    const int begin = static_cast<int>(first - strip * units_.blocks) * units_.rows_per_block;
+    const int begin = static_cast<int>(first - strip * units_.of_strip) * units_.rows;
     const int width = static_cast<int>(g.size[2]);
     const UniformColumns columns(strip_begin, width);
-    end_ = min(begin + count * units_.rows_per_block, height());
+    end_ = min(begin + count * units_.rows, height());
     int first_output = begin, end_output = end_;
     if (outputs_.leaves_border_out()) {
       first_output = max(begin, kHalo);
@@ -86,7 +86,7 @@ class UniformWalk {
     advance<1>();
     enter(rows, line_[0]);
     for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
-      const int end = min(begin + (unit + 1) * units_.rows_per_block, height()) + kHalo;
+      const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
       while (row < end) {
         if (!is_plain_) {
           add_pair_about_pivots(rows, row);

@@ -21,7 +21,7 @@ class UnitSums {
  public:
   __device__ void clear() {
     if (threadIdx.x % 32 == 0)
-      for (std::uint64_t& part : means_) part = 0;
+      for (std::uint64_t& deficits : means_) deficits = 0;
   }
 
   // By lane 0.
@@ -33,7 +33,7 @@ class UnitSums {
       if (r.slots[q] != nullptr)
         r.slots[q][unit] = sums[q];
       else if (q < kMeans && r.sums[q].words != nullptr)
-        means_[q] = CountedSums::together(means_[q], r.sums[q].part(sums[q]));
+        means_[q] = CountedSums::joined(means_[q], r.sums[q].encoded(sums[q]));
     }
   }
 
