@@ -291,7 +291,7 @@ def test_sums_of_many_units(repeats: bool, window: Window, shape: tuple[int, ...
             for reduction in ("elementwise_mean", "sum")
         )
         of_pixels = maps(preds, close, window).double().mean()
-        torch.testing.assert_close(mean.double(), of_pixels, rtol=0, atol=3e-7)
+        torch.testing.assert_close(mean.double(), of_pixels, rtol=0, atol=1e-7)
         torch.testing.assert_close(mean.double(), each.double().mean(), rtol=0, atol=6e-8)
         torch.testing.assert_close(total.double() / len(each), mean.double(), rtol=1e-7, atol=0)
         assert torch.equal(image_quality(preds, close, 1.0, **window.options).ssim, mean)
