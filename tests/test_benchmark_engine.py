@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from syncfree.benchmarking.engine import BURST, PLAIN_SAMPLES, Plan, run
+from syncfree.benchmarking import engine
+from syncfree.benchmarking.engine import BURST, LOOPS, MOST_LOOPS, PLAIN_SAMPLES, Plan, Run, run
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.nvml import Reading
 
@@ -204,3 +206,65 @@ def test_readings_are_attached_and_first_calls_timed(clock: Clock) -> None:
     assert all(each.reading is reading for each in found.samples)
     assert found.first_call_s == pytest.approx(3.0)
     assert found.extra_bytes == 64
+
+
+class Processor:
+    """Of a host that is slow from its first loop on, for a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock, slow_for: float) -> None:
+        self.clock, self.slow_for = clock, slow_for
+        self.first_loop = math.inf
+        monkeypatch.setattr(engine, "_work_of_the_host", lambda: self.work(1e-4))
+
+    def work(self, seconds: float) -> float:
+        since = self.clock.seconds - self.first_loop
+        taken = seconds * (1.6 if 0.0 <= since < self.slow_for else 1.0)
+        self.clock.seconds += taken
+        return taken
+
+
+class ProcessorProbe(ScriptedProbe):
+    """Its loops take the host as long as its work does."""
+
+    def __init__(self, processor: Processor) -> None:
+        super().__init__(processor.clock, lambda n: 50.0)
+        self._processor = processor
+
+    def loop(self) -> Loop | None:
+        self._processor.first_loop = min(self._processor.first_loop, self._clock.seconds)
+        return Loop(us=70.0, host_us=self._processor.work(1e-2) * 1e3)
+
+
+def two_on(processor: Processor) -> list[Run]:
+    probes = {name: ProcessorProbe(processor) for name in "ab"}
+    return list(run(probes, Plan(max_seconds=1.0), processor.clock).values())
+
+
+def test_loops_wait_for_the_hosts_full_speed(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Two contenders' ten loops, one behind the other, were all of a slow moment."""
+    for each in two_on(Processor(monkeypatch, clock, slow_for=0.35)):
+        assert len(each.loops) >= LOOPS
+        assert {round(loop.host_us, 6) for loop in each.loops} == {10.0}
+        (note,) = each.notes
+        assert note.endswith(
+            "loops do not count: the host's processor ran up to 1.6 times slower than at others"
+        )
+
+
+def test_loops_of_a_host_of_one_speed_are_few(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    for each in two_on(Processor(monkeypatch, clock, slow_for=0.0)):
+        assert len(each.loops) == LOOPS
+        assert each.notes == []
+
+
+def test_loops_of_a_host_that_stays_slow_count_and_say_so(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    processor = Processor(monkeypatch, clock, slow_for=math.inf)
+    for each in two_on(processor):
+        assert LOOPS < len(each.loops) <= MOST_LOOPS
+        (note,) = each.notes
+        assert f"of {len(each.loops)} loops count though: " in note
+    assert clock.now() < processor.first_loop + 1.1  # half of both time limits, and a turn
