@@ -216,6 +216,13 @@ CALLS = [
         byte_images,
     ),
     PublicCall(
+        "ms-ssim-frames",
+        lambda p, t: sf.multiscale_structural_similarity_index_measure(
+            p, t, data_range=1.0, betas=(0.3, 0.7)
+        ),
+        frames,
+    ),
+    PublicCall(
         "ms-ssim-3d",
         lambda p, t: sf.multiscale_structural_similarity_index_measure(
             p, t, sigma=0.8, kernel_size=5, data_range=1.0, betas=(0.5, 0.5)
@@ -231,6 +238,7 @@ CALLS = [
         large_images,
     ),
     PublicCall("image-quality", lambda p, t: tuple(sf.image_quality(p, t, 1.0)), images),
+    PublicCall("image-quality-frames", lambda p, t: tuple(sf.image_quality(p, t, 1.0)), frames),
     PublicCall("accuracy", lambda p, t: sf.accuracy(p, t, "multiclass", num_classes=10), scores),
     PublicCall("multiclass-micro", _multiclass(num_classes=10, average="micro"), scores),
     PublicCall("multiclass-macro", _multiclass(num_classes=10), scores),

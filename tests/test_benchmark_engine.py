@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from syncfree.benchmarking import engine
+from syncfree.benchmarking import host_speed
 from syncfree.benchmarking.engine import BURST, LOOPS, MOST_LOOPS, PLAIN_SAMPLES, Plan, Run, run
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.nvml import Reading
@@ -214,7 +214,7 @@ class Processor:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock, slow_for: float) -> None:
         self.clock, self.slow_for = clock, slow_for
         self.first_loop = math.inf
-        monkeypatch.setattr(engine, "_work_of_the_host", lambda: self.work(1e-4))
+        monkeypatch.setattr(host_speed, "_work_of_the_host", lambda: self.work(1e-4))
 
     def work(self, seconds: float) -> float:
         since = self.clock.seconds - self.first_loop

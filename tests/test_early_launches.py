@@ -12,14 +12,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from calls import CALLS, Inputs, PublicCall
-from cases import image_pair
+from calls import CALLS, PublicCall
 from syncfree.classification import BinaryAccuracy, MulticlassAccuracy, MultilabelAccuracy
-from syncfree.functional import image_quality
-from syncfree.functional.image import (
-    multiscale_structural_similarity_index_measure,
-    structural_similarity_index_measure,
-)
 from syncfree.image import (
     MultiScaleStructuralSimilarityIndexMeasure,
     PeakSignalNoiseRatio,
@@ -48,26 +42,6 @@ BEHIND_TORCH = (
     "ms-ssim-pytorch-msssim-bytes",
 )
 SAME_FOR_ALL_NOISE = ("ms-ssim-wang",)
-
-
-def strips(device: str, seed: int) -> Inputs:
-    """More than patches take, in strips of either width."""
-    return image_pair((1, 3, 300, 312), torch.float32, device, seed)
-
-
-STRIPS = [
-    PublicCall(name, run, strips)
-    for name, run in {
-        "ssim of strips": lambda a, b: structural_similarity_index_measure(a, b, data_range=1.0),
-        "uniform ssim of strips": lambda a, b: structural_similarity_index_measure(
-            a, b, data_range=1.0, gaussian_kernel=False, kernel_size=7
-        ),
-        "image_quality of strips": lambda a, b: tuple(image_quality(a, b, 1.0)),
-        "ms-ssim of strips": lambda a, b: multiscale_structural_similarity_index_measure(
-            a, b, data_range=1.0, betas=(0.3, 0.7)
-        ),
-    }.items()
-]
 
 LateCopy = Callable[[Tensor, Tensor], None]
 
@@ -130,9 +104,7 @@ def hold_the_gpu() -> torch.cuda.Event:
 
 
 @pytest.mark.parametrize(
-    "call",
-    [*(c for c in CALLS if c.name not in BEHIND_TORCH + SAME_FOR_ALL_NOISE), *STRIPS],
-    ids=str,
+    "call", [c for c in CALLS if c.name not in BEHIND_TORCH + SAME_FOR_ALL_NOISE], ids=str
 )
 def test_reads_what_is_written_late(call: PublicCall, copy_late: LateCopy) -> None:
     early = call.inputs("cuda", 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from syncfree.benchmarking.backend import Clock, Probe
+from syncfree.benchmarking.host_speed import HostSpeed
 from syncfree.benchmarking.rules import Mode, Sifted, drift, is_precise, is_settled, sift
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.nvml import Reading
@@ -16,11 +17,8 @@ BURST = 8  # samples between two pauses
 PLAIN_SAMPLES = 11
 LOOPS = 5
 LOOP_CALLS = 4  # at least, in one of those
-# A virtual machine's processor may run at another speed for a second at a time: 1.4 to 1.7 times as
-# slow on the hosts of some GPUs. Loops, which the host decides, are repeated at its full speed.
-MOST_LOOPS = 60
+MOST_LOOPS = 60  # where the host does not run at its full speed
 LOOP_SHARE = 0.5  # of the time limit
-FULL_SPEED = 1.15  # of the least time that a piece of the host's work took
 WARM_UP_SHARE = 0.5  # of the time limit
 PREPARING_SHARE = 0.25  # of it too, and of the warm-up's part
 NO_TIME_FOR_LOOPS = "a call takes too long for the time limit"
@@ -80,37 +78,6 @@ class Run:
     stopped: str = ""
     notes: list[str] = field(default_factory=list)
     extra_bytes: int | None = None
-
-
-class HostSpeed:
-    """How long a piece of the host's work takes that is always the same.
-
-    Args:
-        clock: Of the host.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.fastest = math.inf
-
-    def seconds(self) -> float:
-        """Now; interruptions go for the least of three."""
-        taken = min(self._once() for _ in range(3))
-        self.fastest = min(self.fastest, taken)
-        return taken
-
-    def is_full(self, seconds: float) -> bool:
-        """Whether it took hardly longer than ever."""
-        return seconds <= FULL_SPEED * self.fastest
-
-    def _once(self) -> float:
-        begin = self._clock.now()
-        _work_of_the_host()
-        return self._clock.now() - begin
-
-
-def _work_of_the_host() -> None:
-    sum(range(10_000))
 
 
 def run(
