@@ -73,7 +73,7 @@ test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
 # Every kernel at few sizes: the sanitizers take a hundred times as long.
 SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_errors.py \
   $(addprefix tests/test_accuracy_states.py::,test_many_classes test_many_samples) \
-  tests/test_ssim_laws.py::test_bits_do_not_depend_on_company_in_a_crowd \
+  tests/test_ssim_laws_of_large_images.py::test_bits_do_not_depend_on_company_in_a_crowd \
   $(addprefix tests/test_gradients.py::,test_value test_map_and_value test_volumes) \
   $(addprefix tests/test_gradients_of_frames.py::,test_equal_frames_have_none test_a_bad_pixel_spoils_its_surroundings_only) \
   tests/test_losses_of_frames.py::test_a_bad_pixel_spoils_the_value tests/test_scale.py::test_factors_of_any_type \

@@ -1,5 +1,7 @@
-// The shares of SSIM's walks, for the host.
+// The shares of SSIM's walks, and how high their units are, for the host.
 #include "ssim/strip_shares.h"
+
+#include "ssim/rows_of_unit.h"
 
 extern "C" std::int64_t begin_of_share(std::int64_t total, std::int64_t units_of_strip,
                                        int rows_of_unit, std::int64_t walker,

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cases import CROWD, DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
+from cases import DTYPES, LAYOUTS, LONG, Layout, image_pair, range_of
 from drawing import examples
 from instruction_sets import every_lower_set, passes_with
 from ssim_reference import Window
-from syncfree.functional.image import image_quality, structural_similarity_index_measure
+from syncfree.functional.image import structural_similarity_index_measure
 
 # One for each path that a problem may take.
 PATHS = [
@@ -60,27 +60,6 @@ def test_identical_images_have_exactly_one(
         return_contrast_sensitivity=True,
     )
     assert torch.equal(contrast, torch.ones_like(contrast))
-
-
-# Strips take images of this size, one with aligned rows and one whose last column stands alone.
-@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("width", [516, 517])
-def test_bytes_have_the_bits_of_their_numbers(
-    width: int, layout: Layout, window: Window, device: str
-) -> None:
-    """Which a wrong byte shows anywhere, at a border and in the last column too."""
-    preds, target = image_pair((2, 3, 301, width), torch.uint8, device)
-    preds = layout.apply(preds)
-    bytes_, floats = (
-        image_quality(a, b, 255.0, reduction="none", **window.options)
-        for a, b in ((preds, target), (preds.float(), target.float()))
-    )
-    assert torch.equal(bytes_.ssim, floats.ssim)
-    assert torch.equal(
-        values(preds, target, window, data_range=255.0),
-        values(preds.float(), target.float(), window, data_range=255.0),
-    )
 
 
 @pytest.mark.fuzz
@@ -156,25 +135,6 @@ def test_bits_do_not_depend_on_company_where_pivots_change(
         one = layout.apply(preds[i : i + 1]), layout.apply(target[i : i + 1])
         assert torch.equal(values(*one, window, **options)[0], whole[i])
         assert torch.equal(maps(*one, window, **options)[0], full[i])
-
-
-@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
-def test_bits_do_not_depend_on_company_in_a_crowd(window: Window, device: str) -> None:
-    preds, target = image_pair(CROWD, torch.float32, device)
-    preds[:, ::3] = 0.9 + 0.01 * preds[:, ::3]
-    whole = values(preds, target, window)
-    for i in range(len(whole)):
-        assert torch.equal(values(preds[i : i + 1], target[i : i + 1], window)[0], whole[i])
-
-
-@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
-def test_bits_do_not_depend_on_company_of_many_units(window: Window, device: str) -> None:
-    """A warp's share is another one from 32 units on: 1041 an image, 1056 warps of an H100."""
-    preds, target = image_pair((40 if device == "cuda" else 2, 1, 43_700, 6), torch.float32, device)
-    whole = values(preds, target, window)
-    assert len(whole.unique()) == len(whole)
-    for i in (0, len(whole) // 2, len(whole) - 1):
-        assert torch.equal(values(preds[i : i + 1], target[i : i + 1], window)[0], whole[i])
 
 
 @pytest.mark.fuzz
@@ -264,39 +224,6 @@ def test_a_bad_pixel_spoils_its_batch_once(reduction: str, window: Window, devic
     assert torch.equal(values(preds, target, window, **options), clean)
 
 
-# Units as one sum's terms, as images' and a batch's, and so many of images or of one that they have
-# slots: patches, then strips (of 42 rows; an image has 68,479 of 46 or 78,750 of 40).
-@pytest.mark.needs_cuda
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (65_535, 1, 8, 8),
-        (30_000, 3, 8, 8),
-        (65_537, 1, 8, 8),
-        (70, 1, 43_700, 6),
-        (2, 1, 3_150_000, 6),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("window", [PATHS[0], PATHS[-1]], ids=str)
-@pytest.mark.parametrize("repeats", [False, True], ids=["distinct", "repeated"])
-def test_sums_of_many_units(repeats: bool, window: Window, shape: tuple[int, ...]) -> None:
-    """Which keep their digits, of images all alike too: these round to one side."""
-    preds = torch.rand((1 if repeats else shape[0], *shape[1:]), device="cuda").expand(shape)
-    target = (preds + 0.1 * torch.rand_like(preds[:1] if repeats else preds)).clamp(0, 1)
-    for close in (target, preds + 1e-4 * (target - preds)):
-        each = values(preds, close, window)
-        mean, total = (
-            values(preds, close, window, reduction=reduction)
-            for reduction in ("elementwise_mean", "sum")
-        )
-        of_pixels = maps(preds, close, window).double().mean()
-        torch.testing.assert_close(mean.double(), of_pixels, rtol=0, atol=1e-7)
-        torch.testing.assert_close(mean.double(), each.double().mean(), rtol=0, atol=6e-8)
-        torch.testing.assert_close(total.double() / len(each), mean.double(), rtol=1e-7, atol=0)
-        assert torch.equal(image_quality(preds, close, 1.0, **window.options).ssim, mean)
-
-
 def test_nan_passes_the_clamp_and_spoils_the_range(device: str) -> None:
     preds, target = image_pair((2, 1, 30, 30), torch.float32, device)
     preds[0, 0, 3, 3] = math.nan
@@ -321,28 +248,6 @@ def test_constants_next_to_nothing(window: Window, size: int, device: str) -> No
     assert value == contrast == 1
     (gradient,) = torch.autograd.grad(value, black)
     assert (gradient == 0).all()
-
-
-@pytest.mark.needs_cuda
-@pytest.mark.parametrize(
-    ("height", "width", "strides"),
-    [(6, 32, (1 << 32, 1)), (43_700, 6, (1, 1 << 31))],
-    ids=["rows", "columns"],
-)
-def test_pixels_too_far_apart_for_32_bits(
-    height: int, width: int, strides: tuple[int, int]
-) -> None:
-    size = 1 + (height - 1) * strides[0] + (width - 1) * strides[1]
-    if torch.cuda.mem_get_info()[0] < 1.2 * size:
-        pytest.skip(f"the memory between such pixels is {size / 1e9:.0f} GB")
-    shape = 1, 1, height, width
-    preds = torch.empty(size, dtype=torch.uint8, device="cuda").as_strided(shape, (0, 0, *strides))
-    preds.copy_(torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda"))
-    target = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
-    window = Window(False, kernel_size=7)
-    found = values(preds, target, window, data_range=255.0)
-    expected = values(preds.contiguous(), target, window, data_range=255.0)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("data_range", [1.0, None])

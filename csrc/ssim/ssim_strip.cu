@@ -1,11 +1,11 @@
 // Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
 // of other tasks than the value alone are compiled beside this file: each takes a while.
-#include <algorithm>
+#include <cstdint>
 
+#include "ssim/rows_of_unit.h"
 #include "ssim/ssim_ring_window.cuh"
 #include "ssim/ssim_strip.cuh"
 #include "ssim/ssim_uniform_rows.cuh"
-#include "ssim/strip_shares.h"
 
 namespace syncfree::ssim {
 

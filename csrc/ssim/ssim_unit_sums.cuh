@@ -9,13 +9,6 @@
 
 namespace syncfree::ssim {
 
-template <StripTask kTask>
-__device__ constexpr bool may_have(int quantity) {
-  if (quantity == kDeficit) return !kIsScale<kTask>;
-  if (quantity == kContrastDeficit) return kIsScale<kTask> || kTask == StripTask::kAnything;
-  return kAddsErrors<kTask>;
-}
-
 // Of one warp, in shared memory: registers are the loop's.
 class UnitSums {
  public:
@@ -53,6 +46,13 @@ class UnitSums {
   }
 
  private:
+  template <StripTask kTask>
+  __device__ static constexpr bool may_have(int quantity) {
+    if (quantity == kDeficit) return !kIsScale<kTask>;
+    if (quantity == kContrastDeficit) return kIsScale<kTask> || kTask == StripTask::kAnything;
+    return kAddsErrors<kTask>;
+  }
+
   std::uint64_t means_[kMeans];
 };
 
