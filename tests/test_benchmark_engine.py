@@ -8,9 +8,14 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+import torch
 
 from syncfree.benchmarking import host_speed
+from syncfree.benchmarking.api import measure
+from syncfree.benchmarking.backend import Work
+from syncfree.benchmarking.cpu import CpuBackend
 from syncfree.benchmarking.engine import BURST, LOOPS, MOST_LOOPS, PLAIN_SAMPLES, Plan, Run, run
+from syncfree.benchmarking.host_speed import HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.nvml import Reading
 
@@ -235,9 +240,9 @@ class ProcessorProbe(ScriptedProbe):
         return Loop(us=70.0, host_us=self._processor.work(1e-2) * 1e3)
 
 
-def two_on(processor: Processor) -> list[Run]:
+def two_on(processor: Processor, host: HostSpeed | None = None) -> list[Run]:
     probes = {name: ProcessorProbe(processor) for name in "ab"}
-    return list(run(probes, Plan(max_seconds=1.0), processor.clock).values())
+    return list(run(probes, Plan(max_seconds=1.0), processor.clock, host=host).values())
 
 
 def test_loops_wait_for_the_hosts_full_speed(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
@@ -245,10 +250,37 @@ def test_loops_wait_for_the_hosts_full_speed(monkeypatch: pytest.MonkeyPatch, cl
     for each in two_on(Processor(monkeypatch, clock, slow_for=0.35)):
         assert len(each.loops) >= LOOPS
         assert {round(loop.host_us, 6) for loop in each.loops} == {10.0}
+        assert each.notes == []  # there are as many as of a host of one speed
+
+
+def test_few_loops_at_full_speed_say_so(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """The time for loops ends with the host's slow moment."""
+    for each in two_on(Processor(monkeypatch, clock, slow_for=0.98)):
+        assert 0 < len(each.loops) < LOOPS
+        assert {round(loop.host_us, 6) for loop in each.loops} == {10.0}
         (note,) = each.notes
         assert note.endswith(
             "loops do not count: the host's processor ran up to 1.6 times slower than at others"
         )
+
+
+def test_a_host_that_is_slow_from_the_first_is_known_from_work_before(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    processor = Processor(monkeypatch, clock, slow_for=math.inf)
+    host = HostSpeed(clock.now)
+    host.seconds()
+    processor.first_loop = clock.now()  # slow for all that this workload does
+    for each in two_on(processor, host):
+        (note,) = each.notes
+        assert f"of {len(each.loops)} loops count though: " in note
+
+
+def test_backends_know_the_hosts_speed_from_one_workload_to_the_next() -> None:
+    backend = CpuBackend()
+    plan = Plan(max_seconds=0.02)
+    measure({"f": Work(lambda: None)}, plan, backend, torch.device("cpu"))
+    assert 0.0 < backend.host.fastest < math.inf
 
 
 def test_loops_of_a_host_of_one_speed_are_few(

@@ -120,6 +120,31 @@ def test_same_answers_to_lists_of_floats(sigma: Any) -> None:
     assert outcome(lambda: quick(*arguments)) == outcome(lambda: usual(*arguments))
 
 
+def grouped(arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The arguments of a call, some of them together."""
+    return [
+        (arguments,),
+        (arguments[:2], arguments[2:]),
+        (arguments[:2], *arguments[2:]),
+        (*arguments[:1], arguments[1:], ()),
+        arguments,
+    ]
+
+
+@pytest.mark.parametrize("name", ["multiclass_accuracy", "multiclass_accuracy_top_k", "psnr"])
+def test_groups_of_arguments(name: str, device: str) -> None:
+    overload = getattr(torch.ops.syncfree, name).default
+    quick, usual = both(name)
+    assert overload.with_groups.__self__ is quick
+    without_module = quick_calls._unpacking(overload)
+    arguments = arguments_of(name, device)
+    for changed_to in (arguments, arguments[:-1], (*arguments, 1), (None, *arguments[1:])):
+        expected = outcome(partial(usual, *changed_to))
+        for groups in grouped(changed_to):
+            assert outcome(partial(quick.with_groups, *groups)) == expected
+            assert outcome(partial(without_module, *groups)) == expected
+
+
 def test_keywords() -> None:
     *rest, last = batch()
     op = accuracy.ACCURACY["multiclass"]
@@ -204,6 +229,7 @@ def test_nothing_is_kept() -> None:
     def repeat() -> None:
         for _ in range(100):
             quick(preds, target, *rest)
+            quick.with_groups((preds, target), tuple(rest))
             with pytest.raises(ValueError, match="shape"):
                 quick(preds, target[:1], *rest)
             psnr.psnr(preds, preds, 1.0, None, 10.0, 1, [0, 1])

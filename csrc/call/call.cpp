@@ -14,6 +14,7 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -215,6 +216,20 @@ PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged, 
   END_HANDLE_TH_ERRORS
 }
 
+// Unpacks tuples as `call(*a, *b, c)` does, for which Python makes a list and another tuple.
+PyObject* call_with_groups(PyObject* self, PyObject* const* groups, Py_ssize_t count) {
+  c10::SmallVector<PyObject*, 16> arguments;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!PyTuple_CheckExact(groups[i])) {
+      arguments.push_back(groups[i]);
+      continue;
+    }
+    PyObject** const items = PySequence_Fast_ITEMS(groups[i]);
+    arguments.append(items, items + PyTuple_GET_SIZE(groups[i]));
+  }
+  return call(self, arguments.data(), arguments.size(), nullptr);
+}
+
 void free_call(PyObject* self) {
   auto* object = reinterpret_cast<CallObject*>(self);
   PyTypeObject* type = Py_TYPE(self);
@@ -229,9 +244,15 @@ PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(CallObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
+PyMethodDef methods[] = {
+    {"with_groups", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_with_groups)),
+     METH_FASTCALL, "The call with arguments of which some stand together in tuples."},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free_call)},
                        {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                        {Py_tp_members, members},
+                       {Py_tp_methods, methods},
                        {0, nullptr}};
 
 PyType_Spec spec = {"syncfree._call.Call", sizeof(CallObject), 0,

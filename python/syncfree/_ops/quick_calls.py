@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,11 +35,23 @@ def module_file() -> str:
 
 
 def quicken(overload: Any) -> None:
-    """Has an overload of ours called the quick way, whoever calls it."""
+    """Has an overload of ours called the quick way, whoever calls it.
+
+    Its ``with_groups`` takes tuples of arguments as Python would unpack them into a call.
+    """
     module = _module()
     if module is not None:
         schema = overload._schema
         overload._op = module.quick(schema.name, schema.overload_name, overload._op)
+    overload.with_groups = getattr(overload._op, "with_groups", None) or _unpacking(overload)
+
+
+def _unpacking(overload: Any) -> Callable[..., Any]:
+    def with_groups(*groups: Any) -> Any:
+        arguments = [group if isinstance(group, tuple) else (group,) for group in groups]
+        return overload._op(*chain.from_iterable(arguments))
+
+    return with_groups
 
 
 @lru_cache(maxsize=1)

@@ -181,7 +181,7 @@ def measure(
         compute_us = flops / arithmetic_rate(device, flops_dtype) * 1e6
     probes = {name: backend.probe(work) for name, work in works.items()}
     with Monitor(uuid_of(device)) as monitor:
-        runs = run(probes, plan, backend.clock, monitor.latest)
+        runs = run(probes, plan, backend.clock, monitor.latest, backend.host)
     results = {
         name: result_of(
             each,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from syncfree.benchmarking.host_speed import HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 
 L2 = Literal["flush", "keep"]
@@ -117,6 +118,7 @@ class Backend(Protocol):
 
     kind: Literal["cuda", "cpu"]
     clock: Clock
+    host: HostSpeed
 
     def describe(self) -> str:
         """The device in words."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from syncfree.benchmarking.backend import Clock, HostClock, Work
+from syncfree.benchmarking.host_speed import HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
@@ -29,6 +30,7 @@ class CpuBackend:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = HostClock() if clock is None else clock
+        self.host = HostSpeed(self.clock.now)
 
     def describe(self) -> str:
         """The processor's model name."""

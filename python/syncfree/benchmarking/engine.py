@@ -85,6 +85,7 @@ def run(
     plan: Plan,
     clock: Clock,
     reading: Callable[[], Reading | None] = lambda: None,
+    host: HostSpeed | None = None,
 ) -> dict[str, Run]:
     """Measures all contenders in one run, in turn, so that each meets the same surroundings.
 
@@ -93,6 +94,7 @@ def run(
         plan: How to measure.
         clock: For the time limit and the pauses.
         reading: The newest reading of NVML.
+        host: How fast the host ran so far.
 
     Returns:
         What was seen, by the contender's name.
@@ -110,7 +112,7 @@ def run(
     def take(each: Run, *, gated: bool, pause: float = 0.0) -> Sample:
         return replace(each.probe.sample(gated=gated, pause=pause), reading=reading())
 
-    host = HostSpeed(clock)
+    host = host or HostSpeed(clock.now)
     host.seconds()
     warm_up(runs, plan, clock, take, spent)
     _measure(runs, plan, clock, take, host)
@@ -230,7 +232,7 @@ def _loop(runs: Mapping[str, Run], plan: Plan, clock: Clock, host: HostSpeed) ->
         kept = [loop for seconds, loop in taken[name] if host.is_full(seconds)]
         each.loops = kept or [loop for _, loop in taken[name]]
         slow = [seconds for seconds, _ in taken[name] if not host.is_full(seconds)]
-        if slow:
+        if len(kept) < min(LOOPS, len(taken[name])):
             what = "do not count" if kept else "count though"
             each.notes.append(
                 f"{len(slow)} of {len(taken[name])} loops {what}: the host's processor ran up to "

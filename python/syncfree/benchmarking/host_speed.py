@@ -7,8 +7,7 @@ on the hosts of some GPUs. What the host decides is measured at its full speed.
 from __future__ import annotations
 
 import math
-
-from syncfree.benchmarking.backend import Clock
+from collections.abc import Callable
 
 FULL_SPEED = 1.15  # of the least time that the work took
 
@@ -16,12 +15,14 @@ FULL_SPEED = 1.15  # of the least time that the work took
 class HostSpeed:
     """How long a piece of the host's work takes that is always the same.
 
+    One of them for a process: a slow time may last longer than all calls of one workload.
+
     Args:
-        clock: Of the host.
+        now: The host's clock, in seconds.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self.fastest = math.inf
 
     def seconds(self) -> float:
@@ -35,9 +36,9 @@ class HostSpeed:
         return seconds <= FULL_SPEED * self.fastest
 
     def _once(self) -> float:
-        begin = self._clock.now()
+        begin = self._now()
         _work_of_the_host()
-        return self._clock.now() - begin
+        return self._now() - begin
 
 
 def _work_of_the_host() -> None:

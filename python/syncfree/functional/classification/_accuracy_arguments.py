@@ -37,16 +37,15 @@ def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any,
     def checked(*arguments: Any) -> tuple[Any, ...]:
         if is_dynamo_compiling():  # dynamo warns about caches and needs none
             return check(*arguments)
-        validates = arguments[-1]
         try:
             return cached(*arguments)
         except ValueError:
-            if validates:
+            if arguments[-1]:
                 raise
         except TypeError:  # an argument without a hash, which the check refuses by name
             pass
         # Each time anew, as the value of a tensor may change.
-        return check(*(arguments if validates else map(plain, names, arguments)))
+        return check(*(arguments if arguments[-1] else map(plain, names, arguments)))
 
     return checked
 

@@ -14,6 +14,8 @@ from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
 _is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+_VALIDATE = ops.VALIDATE
+_with_call = _error_records.with_call
 
 
 def call(
@@ -31,11 +33,10 @@ def call(
     # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
     # perhaps in a process with other numbers.
     # The flag is what torch.compiler.is_compiling asks, behind two frames.
-    if options & ops.VALIDATE and not (compiler._is_compiling_flag or _is_tracing()):
-        options = _error_records.with_call(options)
+    if options & _VALIDATE and not (compiler._is_compiling_flag or _is_tracing()):
+        options = _with_call(options)
     try:
-        # What the overload calls, without the frame and the two tuples of its own.
-        return op._op(*tensors, *own, options, ignore_index)
+        return op.with_groups(tensors, own, options, ignore_index)
     except RuntimeError as error:
         raise _error_records.explain(error) from None
     except ValueError:

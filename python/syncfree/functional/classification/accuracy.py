@@ -23,6 +23,10 @@ from syncfree.functional.classification._call import call
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
 
+_BINARY = ops.ACCURACY["binary"]
+_MULTICLASS = ops.ACCURACY["multiclass"]
+_MULTILABEL = ops.ACCURACY["multilabel"]
+
 
 def binary_accuracy(
     preds: Tensor,
@@ -73,8 +77,10 @@ def binary_accuracy(
         >>> binary_accuracy(torch.tensor([-3.0, 0.1, -0.2, -0.4]), target)  # logits
         tensor(0.7500)
     """
-    arguments = binary_arguments(threshold, multidim_average, ignore_index, validate_args)
-    value: Tensor = call(ops.ACCURACY["binary"], (preds, target), *arguments)
+    own, options, ignored = binary_arguments(
+        threshold, multidim_average, ignore_index, validate_args
+    )
+    value: Tensor = call(_BINARY, (preds, target), own, options, ignored)
     return value
 
 
@@ -163,10 +169,10 @@ def multiclass_accuracy(
             ops.multiclass_accuracy_top_k, (preds, target), (classes, several), *rest
         )
         return values
-    arguments = multiclass_arguments(
+    own, options, ignored = multiclass_arguments(
         num_classes, average, top_k, multidim_average, ignore_index, validate_args
     )
-    value: Tensor = call(ops.ACCURACY["multiclass"], (preds, target), *arguments)
+    value: Tensor = call(_MULTICLASS, (preds, target), own, options, ignored)
     return value
 
 
@@ -226,10 +232,10 @@ def multilabel_accuracy(
         >>> multilabel_accuracy(preds, target, num_labels=3, average=None)
         tensor([1.0000, 1.0000, 0.5000])
     """
-    arguments = multilabel_arguments(
+    own, options, ignored = multilabel_arguments(
         num_labels, threshold, average, multidim_average, ignore_index, validate_args
     )
-    value: Tensor = call(ops.ACCURACY["multilabel"], (preds, target), *arguments)
+    value: Tensor = call(_MULTILABEL, (preds, target), own, options, ignored)
     return value
 
 
