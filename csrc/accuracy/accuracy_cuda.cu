@@ -71,6 +71,8 @@ cudaError_t launch(const Problem& problem, const Workspace& workspace, ErrorSlot
       break;
     case Kernel::kElementFractions:
       return launch_element_fractions(job, stream);
+    case Kernel::kLineFraction:
+      return launch_line_fraction(job, stream);
     case Kernel::kSampleFractions:
       return launch_sample_fractions(job, stream);
   }

@@ -209,6 +209,9 @@ inline constexpr int kLineElements = 8;  // likewise, where they lie one stride 
 constexpr int column_blocks_per_multiprocessor(bool line) {
   return line ? 3 : kElementBlocksPerMultiprocessor;
 }
+// Of the counts that share one word with the number of blocks, where nothing but their fraction is
+// wanted.
+inline constexpr int kLineCountBits = 25;
 
 // What a walk over the classes of a pixel finds.
 enum class Walk : int { kPrediction, kRank, kBoth };
@@ -240,6 +243,7 @@ cudaError_t launch_argmax_rows(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_class_strided(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_label_counts(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream);
+cudaError_t launch_line_fraction(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_sample_fractions(const CountJob& job, cudaStream_t stream);
 // The class averages of a single group with many classes.
 cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream);

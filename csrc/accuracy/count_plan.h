@@ -12,6 +12,7 @@ enum class Kernel {
   kClassStrided,
   kLabelCounts,
   kElementFractions,
+  kLineFraction,
   kSampleFractions
 };
 

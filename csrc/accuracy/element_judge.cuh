@@ -177,6 +177,7 @@ class ElementJudge {
   }
 
   Counts counts;
+  unsigned int visited = 0;  // of a line: ignored and bad elements as well
   bool outside = false;
 
  private:
@@ -249,6 +250,7 @@ class ElementJudge {
     unsigned int batch = 0;
 #pragma unroll
     for (int i = 0; i < kLineElements; ++i) {
+      visited += is_there(i);
       const std::int64_t label = label_of(labels[i], job_.rule.truncate_target);
       const bool known = static_cast<std::uint64_t>(label) < 2;
       const bool ignored = job_.rule.has_ignore_index && label == job_.rule.ignore_index;
