@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +12,8 @@ from accuracy_cases import SCORES
 from syncfree.functional.classification import binary_accuracy, multilabel_accuracy
 from test_accuracy_errors import raises_bad_label
 
-SIZES = [2048, 2049, 100_003]  # one block, a block and an element, many blocks
+# Where such a line begins to be long, one block, a block and an element, many blocks.
+SIZES = [2047, 2048, 2049, 100_003]
 TARGETS = [torch.int64, torch.bool, torch.uint8, torch.float32]
 
 
@@ -39,8 +42,10 @@ def test_fraction(size: int, dtype: torch.dtype, target_dtype: torch.dtype, devi
     spread = batch[0].repeat_interleave(3)[::3], batch[1].repeat_interleave(2)[::2]
     assert binary_accuracy(*spread).item() == want
     pairs = [x[: size // 2 * 2].reshape(-1, 2) for x in batch]
-    want = fraction(preds[: size // 2 * 2] > 0.5, target[: size // 2 * 2])
-    assert multilabel_accuracy(*pairs, 2, average="micro").item() == want
+    of_pairs = fraction(preds[: size // 2 * 2] > 0.5, target[: size // 2 * 2])
+    assert multilabel_accuracy(*pairs, 2, average="micro").item() == of_pairs
+    alone = [x[None] for x in batch]
+    assert binary_accuracy(*alone, multidim_average="samplewise").item() == want
 
 
 @pytest.mark.parametrize("place", [0, 1, 0.5, -1])
@@ -73,3 +78,58 @@ def test_bad_labels(size: int, device: str) -> None:
     marred.fill_(2)
     assert binary_accuracy(given, marred.to(device), validate_args=False).item() == 0.0
     assert binary_accuracy(given, labels).item() == fraction(preds > 0.5, target)
+
+
+def test_bad_labels_among_logits(device: str) -> None:
+    preds, target = line(100_003)
+    logits = preds * 4 - 2
+    target[::1000] = 3
+    kept = target < 2
+    batch = logits.to(device), target.to(device)
+    raises_bad_label(lambda: binary_accuracy(*batch), "3 at flat index 0, the first of 101", device)
+    value = binary_accuracy(*batch, validate_args=False)
+    assert value.item() == fraction(logits[kept] > 0.0, target[kept])
+
+
+def test_calls_one_behind_the_other(device: str) -> None:
+    """Each finds the memory that they share as the one before has left it, without a wait."""
+    preds, target = line(100_003)
+    marred = torch.where(target == 1, 9, target)
+    given, labels, wrong = (x.to(device) for x in (preds, target, marred))
+    logits = given * 4 - 2
+    calls = [(given, labels), (logits, labels), (given, wrong), (logits, wrong)] * 3
+    counted = [binary_accuracy(*batch, validate_args=False) for batch in calls]
+    zeros = target == 0
+    want = [
+        fraction(preds > 0.5, target),
+        fraction(preds > 0.5, target),
+        fraction(preds[zeros] > 0.5, target[zeros]),
+        fraction(preds[zeros] > 0.5, target[zeros]),
+    ] * 3
+    assert [value.item() for value in counted] == want
+
+
+@pytest.mark.parametrize("size", [(1 << 25) - 1, 1 << 25])
+def test_as_many_as_a_word_can_count(size: int, device: str) -> None:
+    """All right by either bound; one more takes another way."""
+    preds = torch.ones(1, dtype=torch.float16, device=device).expand(size)
+    target = torch.ones(1, dtype=torch.bool, device=device).expand(size)
+    assert binary_accuracy(preds, target).item() == 1.0
+    assert binary_accuracy(preds, ~target).item() == 0.0
+
+
+@pytest.mark.needs_cuda
+def test_replayed_with_other_scores_and_labels() -> None:
+    preds, target = line(100_003)
+    given, labels = preds.cuda(), target.cuda()
+    binary_accuracy(given, labels)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = binary_accuracy(given, labels, validate_args=False)
+    marred = torch.where(target == 1, 9, target)
+    for scores, truth in itertools.product((preds, preds * 4 - 2), (target, marred, target)):
+        given.copy_(scores)
+        labels.copy_(truth)
+        graph.replay()
+        kept = truth < 2
+        assert value.item() == fraction(preds[kept] > 0.5, truth[kept])

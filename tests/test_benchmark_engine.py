@@ -276,11 +276,25 @@ def test_a_host_that_is_slow_from_the_first_is_known_from_work_before(
         assert f"of {len(each.loops)} loops count though: " in note
 
 
-def test_backends_know_the_hosts_speed_from_one_workload_to_the_next() -> None:
-    backend = CpuBackend()
+def test_workloads_on_all_devices_know_the_hosts_speed_from_each_other() -> None:
+    first, second = CpuBackend(), CpuBackend()
+    assert first.host is second.host
     plan = Plan(max_seconds=0.02)
-    measure({"f": Work(lambda: None)}, plan, backend, torch.device("cpu"))
-    assert 0.0 < backend.host.fastest < math.inf
+    measure({"f": Work(lambda: None)}, plan, first, torch.device("cpu"))
+    assert 0.0 < second.host.fastest < math.inf
+
+
+def test_a_speed_that_nothing_sustains_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    taken = iter([1.0] * 3 + [2.0] * 6)
+    monkeypatch.setattr(host_speed, "_work_of_the_host", lambda: clock.sleep(next(taken)))
+    host = HostSpeed(clock.now)
+    host.seconds()
+    assert not host.is_full(host.seconds())
+    clock.sleep(host_speed.REMEMBERED_S)
+    assert host.is_full(host.seconds())
+    assert host.fastest == 2.0
 
 
 def test_loops_of_a_host_of_one_speed_are_few(

@@ -145,6 +145,24 @@ def test_groups_of_arguments(name: str, device: str) -> None:
             assert outcome(partial(without_module, *groups)) == expected
 
 
+def test_groups_of_too_many_arguments() -> None:
+    quick, usual = both("multiclass_accuracy")
+    many = (*batch(), *range(40))
+    assert outcome(lambda: quick.with_groups(many)) == outcome(lambda: usual(*many))
+
+
+@pytest.mark.parametrize("with_groups", ["quick", "unpacking"])
+def test_tuples_of_other_types_are_no_groups(with_groups: str) -> None:
+    class Pair(tuple[Any, ...]):
+        __slots__ = ()
+
+    overload = torch.ops.syncfree.multiclass_accuracy.default
+    call = overload.with_groups if with_groups == "quick" else quick_calls._unpacking(overload)
+    preds, target, *rest = batch()
+    with pytest.raises(RuntimeError, match="Expected a value of type 'Tensor'"):
+        call(Pair((preds, target)), *rest)
+
+
 def test_keywords() -> None:
     *rest, last = batch()
     op = accuracy.ACCURACY["multiclass"]

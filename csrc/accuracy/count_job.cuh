@@ -209,8 +209,8 @@ inline constexpr int kLineElements = 8;  // likewise, where they lie one stride 
 constexpr int column_blocks_per_multiprocessor(bool line) {
   return line ? 3 : kElementBlocksPerMultiprocessor;
 }
-// Of the counts that share one word with the number of blocks, where nothing but their fraction is
-// wanted.
+// Of a word that holds how many blocks came and two counts, where nothing but a fraction is wanted.
+inline constexpr int kLineBlockBits = 12;
 inline constexpr int kLineCountBits = 25;
 
 // What a walk over the classes of a pixel finds.

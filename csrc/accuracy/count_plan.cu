@@ -195,10 +195,11 @@ int lanes_for(std::int64_t elements) {
 
 // Whether nothing but one fraction of a line is wanted, whose counts fit into a word. Each block
 // that leaves elements out has to wait for a fence there: with many of them the totals are quicker.
-bool is_line_fraction(const CountJob& job) {
+bool is_line_fraction(const CountJob& job, std::int64_t multiprocessors) {
   return job.is_line && job.group_count == 1 && job.values == 1 && !job.averages_labels &&
          !job.counts.wanted() && !job.rule.has_ignore_index &&
-         job.element_count >> kLineCountBits == 0;
+         job.element_count >> kLineCountBits == 0 &&
+         multiprocessors * column_blocks_per_multiprocessor(true) >> kLineBlockBits == 0;
 }
 
 void plan_elements(const Problem& problem, Plan& plan, std::int64_t multiprocessors) {
@@ -225,7 +226,7 @@ void plan_elements(const Problem& problem, Plan& plan, std::int64_t multiprocess
 
   if (groups_are_adjacent || job.lanes == kElementThreads) {
     job.is_line = !job.predicts_labels && elements.rank <= 1;
-    if (is_line_fraction(job)) plan.kernel = Kernel::kLineFraction;
+    if (is_line_fraction(job, multiprocessors)) plan.kernel = Kernel::kLineFraction;
     // Rows of a warp's width keep the atomics on the totals few, wider ones short groups busy.
     const std::int64_t rows =
         groups_are_adjacent

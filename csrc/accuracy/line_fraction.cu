@@ -14,9 +14,8 @@ namespace {
 constexpr int kThreads = kElementThreads;
 
 // A word holds how many blocks came, the elements that are right by either bound, and two marks.
-constexpr int kBlockBits = 12;
-constexpr int kLogitShift = kBlockBits + kLineCountBits;
-constexpr unsigned long long kBlockMask = (1ull << kBlockBits) - 1;
+constexpr int kLogitShift = kLineBlockBits + kLineCountBits;
+constexpr unsigned long long kBlockMask = (1ull << kLineBlockBits) - 1;
 constexpr unsigned long long kCountMask = (1ull << kLineCountBits) - 1;
 constexpr unsigned long long kOutside = 1ull << 62;  // a score lay outside [0, 1]
 constexpr unsigned long long kLeftOut = 1ull << 63;  // an element was bad
@@ -45,11 +44,11 @@ __device__ void close_line(const CountJob& job, const LineSums& sums) {
   // Of one thread and one word: they come before the counts do.
   if (marks != 0) word.fetch_or(marks, cuda::memory_order_relaxed);
   const unsigned long long mine =
-      1ull | static_cast<unsigned long long>(sums.probability_correct) << kBlockBits |
+      1ull | static_cast<unsigned long long>(sums.probability_correct) << kLineBlockBits |
       static_cast<unsigned long long>(sums.logit_correct) << kLogitShift;
   const unsigned long long all = word.fetch_add(mine, cuda::memory_order_relaxed) + mine;
   if ((all & kBlockMask) != gridDim.x) return;
-  totals.probability_correct = 0;
+  word.store(0, cuda::memory_order_relaxed);  // for the next launch
   auto valid = static_cast<unsigned long long>(job.element_count);
   bool bad = false;
   if (all & kLeftOut) {
@@ -58,7 +57,7 @@ __device__ void close_line(const CountJob& job, const LineSums& sums) {
     totals.valid = 0;
     bad = job.rule.report && publish_bad_labels(job);
   }
-  const unsigned long long correct = all >> (all & kOutside ? kLogitShift : kBlockBits);
+  const unsigned long long correct = all >> (all & kOutside ? kLogitShift : kLineBlockBits);
   *job.value = bad ? __int_as_float(0x7fffffff) : safe_fraction(correct & kCountMask, valid);
 }
 

@@ -218,6 +218,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged, 
 
 // Unpacks tuples as `call(*a, *b, c)` does, for which Python makes a list and another tuple.
 PyObject* call_with_groups(PyObject* self, PyObject* const* groups, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
   c10::SmallVector<PyObject*, 16> arguments;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!PyTuple_CheckExact(groups[i])) {
@@ -228,6 +229,7 @@ PyObject* call_with_groups(PyObject* self, PyObject* const* groups, Py_ssize_t c
     arguments.append(items, items + PyTuple_GET_SIZE(groups[i]));
   }
   return call(self, arguments.data(), arguments.size(), nullptr);
+  END_HANDLE_TH_ERRORS
 }
 
 void free_call(PyObject* self) {

@@ -50,7 +50,12 @@ LeasedWorkspace CudaContext::workspace(const WorkspaceSize& size) const {
   if (wanted.total() > kMostKept || is_capturing(stream_))
     return allocate(wanted, device_, stream_);
   KeptWorkspace kept;
-  check_cuda(lease_kept_workspace(device_, stream_, wanted, &kept));
+  const cudaError_t status = lease_kept_workspace(device_, stream_, wanted, &kept);
+  if (status == cudaErrorMemoryAllocation) [[unlikely]] {
+    cudaGetLastError();
+    return allocate(wanted, device_, stream_);
+  }
+  check_cuda(status);
   return {kept.memory, std::nullopt, std::move(kept.lock)};
 }
 

@@ -33,7 +33,8 @@ class CudaContext {
   // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero;
   // calls on one stream run one after the other. Under graph capture the block comes from the
   // graph's own pool instead, with a memset inside the graph: a replay may run beside other work of
-  // the captured stream.
+  // the captured stream. Where CUDA has no memory left it comes from torch for this call, which may
+  // have some in its cache, and may wait for the device as with any allocation then.
   LeasedWorkspace workspace(const WorkspaceSize& size) const;
 
  private:

@@ -48,7 +48,7 @@ def quicken(overload: Any) -> None:
 
 def _unpacking(overload: Any) -> Callable[..., Any]:
     def with_groups(*groups: Any) -> Any:
-        arguments = [group if isinstance(group, tuple) else (group,) for group in groups]
+        arguments = [group if type(group) is tuple else (group,) for group in groups]
         return overload._op(*chain.from_iterable(arguments))
 
     return with_groups

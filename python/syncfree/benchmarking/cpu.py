@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from syncfree.benchmarking.backend import Clock, HostClock, Work
-from syncfree.benchmarking.host_speed import HostSpeed
+from syncfree.benchmarking.host_speed import OF_THIS_PROCESS, HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
@@ -30,7 +30,7 @@ class CpuBackend:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock: Clock = HostClock() if clock is None else clock
-        self.host = HostSpeed(self.clock.now)
+        self.host = OF_THIS_PROCESS if clock is None else HostSpeed(clock.now)
 
     def describe(self) -> str:
         """The processor's model name."""

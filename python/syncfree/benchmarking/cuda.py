@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from syncfree.benchmarking.backend import Clock, HostClock, Work
-from syncfree.benchmarking.host_speed import HostSpeed
+from syncfree.benchmarking.host_speed import OF_THIS_PROCESS, HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
@@ -125,7 +125,7 @@ class CudaBackend:
         self.gpu = gpu
         self.runtime = runtime
         self.clock: Clock = HostClock() if clock is None else clock
-        self.host = HostSpeed(self.clock.now)
+        self.host = OF_THIS_PROCESS if clock is None else HostSpeed(clock.now)
         self._empty_us: float | None = None
 
     def describe(self) -> str:
