@@ -130,6 +130,12 @@ def test_setup_is_called_before_each_call() -> None:
     assert calls[1::2] == ["call"] * (len(calls) // 2)
 
 
+def test_arguments_are_given_once() -> None:
+    with pytest.raises(ValueError, match=r"setup returned .* leave those out"):
+        quick(abs, -1, setup=lambda: (-2,))
+    assert quick(abs, -1, setup=lambda: None).samples_us
+
+
 def test_contenders() -> None:
     found = quick({"short": lambda: sum(range(10)), "long": lambda: sum(range(20_000))})
     assert isinstance(found, Comparison)
@@ -340,6 +346,8 @@ def test_device_of_the_arguments() -> None:
     assert device_of("cpu", ()).type == "cpu"
     with pytest.raises(ValueError, match="device is the CPU or a CUDA device, but got meta"):
         device_of(None, (torch.zeros(2, device="meta"), cpu))
+    with pytest.raises(ValueError, match="one as \"cuda:0\", but got 'gpu'"):
+        device_of("gpu", ())
 
 
 def test_errors_of_the_function_pass_through() -> None:

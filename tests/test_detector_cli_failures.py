@@ -138,6 +138,7 @@ def test_a_run_whose_time_is_up_says_so(script, capsys: pytest.CaptureFixture[st
         (["--step-function", "none", "train.py"], "defines no function of this name"),
         (["--step-function", "main", "json:dumps"], "needs its module"),
         (["--step-function", "torch:none", "train.py"], "torch has no none"),
+        (["--step-function", "math:pi", "train.py"], "this is no function, but a float"),
     ],
 )
 def test_what_cannot_be_done(

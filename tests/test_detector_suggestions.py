@@ -61,6 +61,8 @@ from syncfree.detector.suggestions import suggest
         ({"api": "aten::unique_dim", "source": "x.unique()"}, "scatter_add_"),
         ({"api": "aten::_unique2", "source": "x.unique()"}, "scatter_add_"),
         ({"api": "aten::bincount", "source": "torch.bincount(x)"}, "scatter_add_"),
+        ({"api": "aten::histc", "source": "torch.histc(x)"}, "`min=` and `max=`"),
+        ({"api": "cuStreamSynchronize", "source": "n = torch.histc(y)"}, "`min=` and `max=`"),
         ({"api": "aten::repeat_interleave.Tensor"}, "output_size="),
         ({"api": "aten::one_hot"}, "num_classes="),
         ({"api": "Tensor.cpu", "source": "a = b.cpu()", "direction": "d2h"}, "syncfree.deferred"),

@@ -56,6 +56,27 @@ def truth(
     return (losses * weights).sum() / weights.sum()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
+@pytest.mark.parametrize("loss", [SSIMLoss(), L1SSIMLoss()], ids=str)
+def test_negative_weights(loss: SSIMLoss | L1SSIMLoss, dtype: torch.dtype, device: str) -> None:
+    """As -1 for what shall not count: their sum may be anything, and the mean of it too."""
+    preds, target = image_pair(SHAPE, torch.float32, device)
+    preds.requires_grad_()
+    mask = torch.ones(24, 61, dtype=dtype, device=device)
+    mask[3, 5] = -1
+    call = loss
+    if device == "cpu":
+        with pytest.raises(ValueError, match=r"hold weights that .* but the least is -1\. 0"):
+            loss(preds, target, mask)
+        call = torch.compile(loss, fullgraph=True, backend="eager")  # which looks at no values
+    value = call(preds, target, mask)
+    assert value.isnan()
+    assert value.dtype == torch.float32
+    value.backward()
+    assert preds.grad is not None
+    assert preds.grad.isnan().any()
+
+
 @pytest.mark.parametrize("mask", ["none", "weights", "bool", "bytes of a column"])
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 def test_ssim_loss(dtype: torch.dtype, mask: str, device: str) -> None:

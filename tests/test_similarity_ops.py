@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
 
 from similarity_classes import (
     MS_SSIM,
@@ -17,6 +18,7 @@ from similarity_classes import (
 )
 from syncfree._ops.ms_ssim import multiscale_ssim_update
 from syncfree._ops.ssim import ssim_update, ssim_update_with_contrast, ssim_update_with_map
+from syncfree.image import StructuralSimilarityIndexMeasure
 
 OPTIONS = (True, (1.5,), (11,), 1.0, None, 0.01, 0.03)
 SCALES = (*OPTIONS, (0.4, 0.6), 1)
@@ -123,6 +125,25 @@ def test_compiles_whole(kind: SimilarityClass, gradient: bool, device: str) -> N
         assert value.requires_grad == gradient
     assert torch.equal(compiled_metric.similarity, plain.similarity)
     assert torch.equal(compiled_metric.total, plain.total)
+
+
+def test_lists_grow_outside_of_graphs(device: str) -> None:
+    """As docs/classes.md has it: a step has two graphs then, and not new ones at each batch."""
+    metric = StructuralSimilarityIndexMeasure(data_range=1.0, reduction="none").to(device)
+    update = torch.compiler.disable(metric.update)
+
+    def step(preds: Tensor, target: Tensor) -> Tensor:
+        update(preds * 0.9, target)
+        return preds + target
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(step, backend=counter)
+    preds, target = torch.rand(2, 3, 3, 16, 16).to(device)
+    for _ in range(torch._dynamo.config.recompile_limit + 4):
+        compiled(preds, target)
+    assert counter.frame_count == 2
+    assert len(metric.similarity) == torch._dynamo.config.recompile_limit + 4
 
 
 @pytest.mark.needs_cuda

@@ -112,7 +112,7 @@ def benchmark(
             of ``flops_dtype``, measured likewise.
         flops_dtype: Which arithmetic to compare with.
         setup: Called before each call, untimed. Returns None, or the tuple of that call's
-            arguments.
+            arguments, beside which ``args`` are none.
         streams: torch streams that the function uses besides the current one, without making them
             wait for it: the gate holds them too, and their work is part of the time.
         device: ``"cpu"`` or a CUDA device. By default that of the tensors in ``args``; without one

@@ -64,6 +64,7 @@ class Work:
 
         Raises:
             TypeError: The set-up returned neither None nor a tuple.
+            ValueError: It returned arguments, and there are others.
         """
         if self.setup is None:
             return self.args
@@ -74,6 +75,11 @@ class Work:
             raise TypeError(
                 "setup returns None, or the tuple of arguments of the next call, but got "
                 f"{type(made).__name__}"
+            )
+        if self.args:
+            raise ValueError(
+                "setup returned the arguments of the next call, but others were given as well: "
+                "leave those out, or have setup return None"
             )
         return made
 

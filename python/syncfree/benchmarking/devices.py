@@ -32,7 +32,12 @@ def device_of(device: str | torch.device | None, arguments: Iterable[Any]) -> to
             names = ", ".join(sorted(map(str, found)))
             raise ValueError(f"the arguments lie on {names}: say which one to time with device=...")
         device = found.pop() if found else "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise ValueError(
+            f'device is "cpu", "cuda" or one as "cuda:0", but got {device!r}'
+        ) from None
     if chosen.type not in ("cpu", "cuda"):
         raise ValueError(f"device is the CPU or a CUDA device, but got {chosen}")
     if chosen.type == "cpu":

@@ -76,6 +76,9 @@ BINCOUNT = (
     "`syncfree.MetricCollection`, which has its counts if `average`, `top_k` and `ignore_index` "
     "are the same."
 )
+HISTC = (
+    "Pass `min=` and `max=` to histc, so that it need not read the least and the greatest value."
+)
 REPEAT = "Pass `output_size=` to repeat_interleave, so that it need not add up the repeats."
 ONE_HOT = "Pass `num_classes=`; without it one_hot reads the largest label."
 READ_BACK = (
@@ -203,7 +206,8 @@ _BY_READER = [
 
 # The first pattern that is found in an operator or api decides. What is most specific stands first.
 _BY_NAME = [
-    (r"bincount|histc", BINCOUNT),
+    (r"bincount", BINCOUNT),
+    (r"histc", HISTC),
     (r"repeat_interleave", REPEAT),
     (r"one_hot", ONE_HOT),
     (r"unique", UNIQUE),
@@ -246,6 +250,7 @@ _READS_ITSELF = re.compile(r"\.(item|tolist)\(|\b(float|int|bool|print)\(")
 _BY_SOURCE = [
     (r"\.value\(\)", VALUE),
     (r"\bbincount\(", BINCOUNT),
+    (r"\bhistc\(", HISTC),
     (r"\brepeat_interleave\(", REPEAT),
     (r"\bone_hot\(", ONE_HOT),
     (r"\bunique(_consecutive)?\(", UNIQUE),

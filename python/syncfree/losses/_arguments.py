@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.checks import dtype_name
 from syncfree.functional._arguments import require_tensors
+from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
+
+_PLAIN = (Tensor, nn.Parameter)
 
 DataRange = float | tuple[float, float]
 
@@ -91,3 +95,15 @@ def require_mask(mask: object, shape: Sequence[int]) -> None:
             f"of SSIM, but got {list(mask.shape)}. A mask for each image is (B, 1, H, W): "
             "`mask.unsqueeze(1)` makes that of (B, H, W)."
         )
+
+
+def require_weights(mask: Tensor) -> None:
+    """Raises for negative ones, where a look at them costs no wait: on the CPU."""
+    is_there = mask.device.type == "cpu" and type(mask) in _PLAIN and mask.numel() > 0
+    if not is_there or is_dynamo_compiling() or is_transformed() or not bool((mask < 0).any()):
+        return
+    raise ValueError(
+        "Expected argument `mask` to hold weights that are not negative, but the least is "
+        f"{mask.detach().amin().item():g}. 0 leaves a position out: `mask.clamp(min=0)`, or "
+        "`mask == 1` for marks."
+    )

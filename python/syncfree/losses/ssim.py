@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -24,6 +25,7 @@ from syncfree.losses._arguments import (
     require_known,
     require_mask,
     require_range,
+    require_weights,
     window_of,
 )
 from syncfree.losses._one_pass import loss_in_one_pass
@@ -35,6 +37,7 @@ class SSIMLossOptions(SSIMOptions, total=False):
     preset: Preset
 
 
+_NEVER_NEGATIVE = (torch.bool, torch.uint8)
 _SSIM_KEYWORDS = SSIMLossOptions.__optional_keys__ | {"data_range"}
 _L1_KEYWORDS = SSIMOptions.__optional_keys__ | {"data_range", "weight"}
 
@@ -76,7 +79,7 @@ def ssim_loss(
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
             inputs are clamped; what is clamped gets no gradient.
         mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
-            for example (B, 1, H, W).
+            for example (B, 1, H, W). With a negative one the loss on CUDA is NaN.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2`` and ``preset`` of
             `structural_similarity_index_measure`.
 
@@ -86,7 +89,8 @@ def ssim_loss(
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`, or if the mask does not
             broadcast to the map.
-        ValueError: As for `structural_similarity_index_measure`.
+        ValueError: As for `structural_similarity_index_measure`, or if a mask on the CPU holds a
+            negative weight.
         TypeError: Likewise, and if ``data_range`` is ``None``, the images are integers, or an
             option is unknown.
 
@@ -332,8 +336,14 @@ def _share(weight: float | Tensor) -> float:
 
 
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """0 without weights."""
+    """0 without weights, NaN where one is negative: without a wait nobody could say more."""
     require_mask(mask, values.shape)
+    require_weights(mask)
     weights = mask.to(values.dtype).expand_as(values)
     total = weights.sum()
-    return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))
+    mean = (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))
+    if mask.dtype in _NEVER_NEGATIVE or not mask.numel():
+        return mean
+    # Not `where` on the mean itself, which would keep NaN from its gradients.
+    is_negative = mask.detach().amin() < 0
+    return mean * torch.where(is_negative, torch.full_like(total, math.nan), torch.ones_like(total))

@@ -108,6 +108,11 @@ class Program:
                 "module, as in mypackage.train:step"
             )
         original = resolve(step_function)
+        if not callable(original):
+            kind = type(original).__name__
+            raise ProgramError(
+                f"--step-function {step_function}: this is no function, but a {kind}"
+            )
         path, _, last = name.rpartition(".")
         owner = resolve(f"{module}:{path}") if path else importlib.import_module(module)
         # Of a class that is what it says, not what it gives: a static method stays one.
