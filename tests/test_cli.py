@@ -200,6 +200,22 @@ def test_no_pair_at_all_is_wrong_usage(folders, tmp_path, capsys):
     assert shown.count("unpaired") == 26
 
 
+def test_names_with_a_suffix_are_paired_by_option(folders, tmp_path, capsys):
+    upscaled = tmp_path / "upscaled"
+    upscaled.mkdir()
+    for file in sorted(folders[1].glob("*.*")):
+        (upscaled / f"{file.stem}_x4{file.suffix}").write_bytes(file.read_bytes())
+    arguments = ["compare", str(folders[0]), str(upscaled)]
+    assert main(arguments) == 2
+    assert "if all names there end in _x4, pass --suffix=_x4" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert main([*arguments, "--suffix=_x4", "--all"]) == 0
+    with_suffix = capsys.readouterr().out
+    assert main(["compare", *map(str, folders), "--all"]) == 0
+    assert with_suffix.splitlines()[:10] == capsys.readouterr().out.splitlines()[:10]
+
+
 def test_a_folder_without_pictures_is_named(folders, tmp_path, capsys):
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -10,7 +10,7 @@ from comparing import Folders, distorted, picture
 from syncfree.cli.compare import pipeline
 from syncfree.cli.compare.buffers import BufferPool
 from syncfree.cli.compare.options import CompareOptions, UsageError
-from syncfree.cli.compare.pairs import find_pairs
+from syncfree.cli.compare.pairs import common_suffix, find_pairs
 
 
 @pytest.fixture
@@ -50,6 +50,35 @@ PAIRING = {  # references, tests: pairs, problems
     "other folder": ("s/a.png", "t/a.png", {}, [UNPAIRED, UNPAIRED]),
     "left over": ("a.png b.png", "a.png c.png", {"a.png": "a.png"}, [UNPAIRED, UNPAIRED]),
 }
+
+
+def test_names_with_a_suffix(folders):
+    touch(folders.ref, "a.png", "s/b.png", "c_x4.png", "d.1.png")
+    touch(folders.test, "a_x4.png", "s/b_x4.jpg", "c_x4_x4.png", "d.1_x4.png", "a.png", "e_x4.png")
+    found = find_pairs(folders.ref, folders.test, "_x4")
+    pairs = {pair.name: pair.test.relative_to(folders.test).as_posix() for pair in found.pairs}
+    assert pairs == {
+        "a.png": "a_x4.png",
+        "c_x4.png": "c_x4_x4.png",
+        "d.1.png": "d.1_x4.png",
+        "s/b.png": "s/b_x4.jpg",
+    }
+    reasons = {problem.files[0]: problem.reason for problem in found.problems}
+    assert reasons == {
+        str(folders.test / "a.png"): "its name does not end in '_x4', as --suffix has it",
+        str(folders.test / "e_x4.png"): "no image of this name in the reference folder",
+    }
+
+
+def test_a_suffix_that_all_have_is_named(folders):
+    for name in ("a", "s/b", "b2"):
+        touch(folders.ref, f"{name}.png")
+        touch(folders.test, f"{name}_x4_net.png")
+    assert common_suffix(folders.ref, folders.test) == "_x4_net"
+    touch(folders.test, "c.png")
+    assert common_suffix(folders.ref, folders.test) == ""
+    touch(folders.ref, "d.png")
+    assert common_suffix(folders.ref, folders.test) == ""
 
 
 def test_names_that_only_look_alike_are_explained(folders):

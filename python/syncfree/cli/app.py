@@ -89,6 +89,13 @@ def _compare(
     ] = "psnr,ssim,mae",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch: Annotated[int, typer.Option(help="Most images of one size measured together.")] = 16,
+    suffix: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="What the test images' names have behind their partners', as _x4 in a_x4.png.",
+        ),
+    ] = "",
     crop_border: Annotated[int, typer.Option(help="Pixels cut off each side.")] = 0,
     y_channel: Annotated[
         bool, typer.Option("--y-channel", help="Compare the BT.601 luma of color images.")
@@ -164,6 +171,7 @@ def _compare(
         metrics=metrics,
         device=device,
         batch=batch,
+        suffix=suffix,
         crop_border=crop_border,
         y_channel=y_channel,
         background=background,

@@ -23,7 +23,7 @@ from syncfree.cli.compare.options import (
     UsageError,
 )
 from syncfree.cli.compare.outputs import Outputs, refuse
-from syncfree.cli.compare.pairs import NothingPairedError, Pairing, find_pairs
+from syncfree.cli.compare.pairs import NothingPairedError, Pairing, common_suffix, find_pairs
 from syncfree.cli.compare.profile_text import print_profile
 from syncfree.cli.compare.report import Comparison, write_csv, write_json
 from syncfree.cli.compare.tables import (
@@ -73,6 +73,7 @@ class CompareRequest:
     plot: Path | None = None
     profile: bool = False
     streams: int = 3
+    suffix: str = ""
     dtype: str | None = None
     alone: bool = False
 
@@ -252,9 +253,11 @@ def _fleet_options(request: CompareRequest, devices: tuple[str, ...]) -> FleetOp
 
 
 def _pairs(request: CompareRequest) -> Pairing:
-    pairing = find_pairs(request.reference, request.test)
+    pairing = find_pairs(request.reference, request.test, request.suffix)
     if not pairing.pairs:
         message = f"no image in {request.reference} has a partner in {request.test}"
+        if not request.suffix and (suffix := common_suffix(request.reference, request.test)):
+            message += f"; if all names there end in {suffix}, pass --suffix={suffix}"
         raise NothingPairedError(message, pairing)
     request.outputs.check_pairing(pairing)
     return pairing

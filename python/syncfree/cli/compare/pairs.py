@@ -46,7 +46,7 @@ class NothingPairedError(UsageError):
         self.pairing = pairing
 
 
-def find_pairs(reference: Path, test: Path) -> Pairing:
+def find_pairs(reference: Path, test: Path, suffix: str = "") -> Pairing:
     """Pair the pictures of two folders, or two files.
 
     Folders are walked to the bottom, symbolic links followed; names that begin with a dot are left
@@ -57,6 +57,8 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
     Args:
         reference: folder of reference pictures, or one file.
         test: folder of pictures to judge, or one file.
+        suffix: what names in the test folder have behind those of their partners, before the
+            extension, as `_x4` in `a_x4.png`.
 
     Raises:
         UsageError: a path cannot be reached, or one is a folder and the other a file.
@@ -81,12 +83,42 @@ def find_pairs(reference: Path, test: Path) -> Pairing:
         if not found:
             kinds = " ".join(sorted(EXTENSIONS))
             raise NothingPairedError(f"{folder} has no images ({kinds})", pairing)
+    tests = _without_suffix(tests, suffix, pairing)
     partners = {name: name for name in references.keys() & tests.keys()}
     _pair_by_stem(references, tests, partners, pairing)
     pairing.pairs = [
         Pair(name, references[name], tests[partners[name]]) for name in sorted(partners)
     ]
     return pairing
+
+
+def common_suffix(reference: Path, test: Path) -> str:
+    """What the names of all pictures of a folder have behind those of as many in the other.
+
+    Empty if there is no such thing.
+    """
+    stems = [sorted(_by_stem(_pictures(folder, Pairing()))) for folder in (reference, test)]
+    if len(stems[0]) != len(stems[1]):
+        return ""
+    rests = {
+        there.removeprefix(here) if there.startswith(here) else ""
+        for here, there in zip(*stems, strict=True)
+    }
+    return rests.pop() if len(rests) == 1 else ""
+
+
+def _without_suffix(tests: dict[str, Path], suffix: str, pairing: Pairing) -> dict[str, Path]:
+    """By the names of their partners; what has another name is a problem."""
+    found: dict[str, Path] = {}
+    for name, path in sorted(tests.items()):
+        extension = PurePosixPath(name).suffix
+        stem = name.removesuffix(extension)
+        if not stem.endswith(suffix):
+            reason = f"its name does not end in {suffix!r}, as --suffix has it"
+            pairing.problems.append(Problem("unpaired", (str(path),), reason))
+        else:
+            found[stem.removesuffix(suffix) + extension] = path
+    return found
 
 
 def _pair_by_stem(
