@@ -79,6 +79,17 @@ def test_findings_are_shown_with_source_and_advice(
     assert "3 iterations judged, 1 before them left out" in shown.err
 
 
+def test_all_lines_are_shown_where_they_are_many(
+    script, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file or a pipe as on a terminal; only a report in a message of an error is short."""
+    script("from detector_stub import wait\n" + 'wait("Tensor.item")\n' * 25)
+    assert syncs("train.py") == 1
+    shown = capsys.readouterr().out
+    assert shown.count("in <module>: Tensor.item, 1x\n") == 25
+    assert "which the JSON report has" not in shown
+
+
 # Iterations
 
 

@@ -22,12 +22,17 @@ IDLE = (
 )
 
 
-def as_text(report: Report) -> str:
-    """A block of lines for each finding, the most costly first, and a summary."""
+def as_text(report: Report, most: int | None = _SHOWN) -> str:
+    """A block of lines for each finding, the most costly first, and a summary.
+
+    Args:
+        report: The report.
+        most: How many findings are shown; None for all.
+    """
     found = report.shown
-    lines = [line for each in found[:_SHOWN] for line in _block(each, report)]
-    if len(found) > _SHOWN:
-        more = plural(len(found) - _SHOWN, "line")
+    lines = [line for each in found[:most] for line in _block(each, report)]
+    if most is not None and len(found) > most:
+        more = plural(len(found) - most, "line")
         lines.append(f"  ... and {more} more, which the JSON report has")
     if any(each.counts for each in found):
         lines.append(MEANT)

@@ -192,6 +192,7 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     from syncfree.detector.baseline import Baseline
     from syncfree.detector.github import as_github
     from syncfree.detector.table import as_table
+    from syncfree.detector.text import as_text
 
     if rank() > 0:
         return CLEAN
@@ -202,7 +203,8 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     # First: they hold the report whatever becomes of standard output.
     written = _write_files(report, options, notes)
     console = make_console()
-    console.print(as_table(report, options.root) if console.is_terminal else str(report))
+    is_table = console.is_terminal
+    console.print(as_table(report, options.root) if is_table else as_text(report, most=None))
     for annotation in as_github(report, options.root) if options.github else ():
         print(annotation)
     # A program that failed did not get to all of its lines.
