@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.checks import dtype_name
@@ -14,7 +15,7 @@ from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
 
-_PLAIN = (Tensor, nn.Parameter)
+_NEVER_NEGATIVE = (torch.bool, torch.uint8)
 
 DataRange = float | tuple[float, float]
 
@@ -97,13 +98,21 @@ def require_mask(mask: object, shape: Sequence[int]) -> None:
         )
 
 
-def require_weights(mask: Tensor) -> None:
-    """Raises for negative ones, where a look at them costs no wait: on the CPU."""
-    is_there = mask.device.type == "cpu" and type(mask) in _PLAIN and mask.numel() > 0
-    if not is_there or is_dynamo_compiling() or is_transformed() or not bool((mask < 0).any()):
-        return
-    raise ValueError(
-        "Expected argument `mask` to hold weights that are not negative, but the least is "
-        f"{mask.detach().amin().item():g}. 0 leaves a position out: `mask.clamp(min=0)`, or "
-        "`mask == 1` for marks."
-    )
+def negative_weights(mask: Tensor) -> Tensor | None:
+    """Whether there are any, for who cannot look without a wait; None where there are none.
+
+    On the CPU, where a look costs no wait, they raise ValueError.
+    """
+    if mask.dtype in _NEVER_NEGATIVE or mask.numel() == 0:
+        return None
+    least = mask.detach().amin()
+    is_at_hand = least.device.type == "cpu" and type(least) is Tensor
+    if not is_at_hand or is_dynamo_compiling() or is_transformed():
+        return least < 0
+    if least < 0:
+        raise ValueError(
+            "Expected argument `mask` to hold weights that are not negative, but the least is "
+            f"{least.item():g}. 0 leaves a position out: `mask.clamp(min=0)`, or `mask == 1` for "
+            "marks."
+        )
+    return None

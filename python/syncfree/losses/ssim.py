@@ -21,11 +21,11 @@ from syncfree.losses._arguments import (
     DataRange,
     SSIMOptions,
     check_options,
+    negative_weights,
     require_floats,
     require_known,
     require_mask,
     require_range,
-    require_weights,
     window_of,
 )
 from syncfree.losses._one_pass import loss_in_one_pass
@@ -37,7 +37,6 @@ class SSIMLossOptions(SSIMOptions, total=False):
     preset: Preset
 
 
-_NEVER_NEGATIVE = (torch.bool, torch.uint8)
 _SSIM_KEYWORDS = SSIMLossOptions.__optional_keys__ | {"data_range"}
 _L1_KEYWORDS = SSIMOptions.__optional_keys__ | {"data_range", "weight"}
 
@@ -338,12 +337,11 @@ def _share(weight: float | Tensor) -> float:
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
     """0 without weights, NaN where one is negative: without a wait nobody could say more."""
     require_mask(mask, values.shape)
-    require_weights(mask)
+    is_negative = negative_weights(mask)
     weights = mask.to(values.dtype).expand_as(values)
     total = weights.sum()
     mean = (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))
-    if mask.dtype in _NEVER_NEGATIVE or not mask.numel():
+    if is_negative is None:
         return mean
     # Not `where` on the mean itself, which would keep NaN from its gradients.
-    is_negative = mask.detach().amin() < 0
     return mean * torch.where(is_negative, torch.full_like(total, math.nan), torch.ones_like(total))

@@ -203,8 +203,10 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     # First: they hold the report whatever becomes of standard output.
     written = _write_files(report, options, notes)
     console = make_console()
-    is_table = console.is_terminal
-    console.print(as_table(report, options.root) if is_table else as_text(report, most=None))
+    if console.is_terminal:
+        console.print(as_table(report, options.root))
+    else:
+        console.print(as_text(report, most=None))
     for annotation in as_github(report, options.root) if options.github else ():
         print(annotation)
     # A program that failed did not get to all of its lines.
