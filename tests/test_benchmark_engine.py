@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -220,6 +222,7 @@ class Processor:
         self.clock, self.slow_for = clock, slow_for
         self.first_loop = math.inf
         monkeypatch.setattr(host_speed, "_work_of_the_host", lambda: self.work(1e-4))
+        monkeypatch.setattr(host_speed, "_other_cores", list)
 
     def work(self, seconds: float) -> float:
         since = self.clock.seconds - self.first_loop
@@ -295,6 +298,71 @@ def test_a_speed_that_nothing_sustains_is_forgotten(
     clock.sleep(host_speed.REMEMBERED_S)
     assert host.is_full(host.seconds())
     assert host.fastest == 2.0
+
+
+class Cores:
+    """Of which some are slow; the thread begins on the first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: Clock, slow: set[int]) -> None:
+        self.at, self.slow, self.clock, self.moves = 0, slow, clock, 0
+        monkeypatch.setattr(host_speed, "_work_of_the_host", lambda: self.work(1e-4))
+        monkeypatch.setattr(host_speed, "_other_cores", lambda: [1, 2, 3])
+        monkeypatch.setattr(host_speed, "_move_to", self.move_to)
+
+    def move_to(self, core: int) -> None:
+        self.at = core
+        self.moves += 1
+
+    def work(self, seconds: float) -> float:
+        taken = seconds * (1.9 + 0.01 * self.at if self.at in self.slow else 1.0)
+        self.clock.seconds += taken
+        return taken
+
+
+def test_the_thread_moves_to_a_core_of_full_speed(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """A slow time is one of a core: waiting on it costs all loops, the next core none."""
+    cores = Cores(monkeypatch, clock, slow=set())
+    host = HostSpeed(clock.now)
+    assert host.seek() == pytest.approx(1e-4)
+    assert cores.moves == 0  # nothing to be gained
+    cores.slow = {0, 1}
+    assert host.seek() == pytest.approx(1e-4)
+    assert (cores.at, cores.moves) == (2, 2)
+    cores.at, cores.slow = 0, {0, 1, 2, 3}
+    assert host.seek() == pytest.approx(1.91e-4)
+    assert cores.at == 1  # the least slow of the others
+
+
+def test_loops_run_on_a_core_of_full_speed(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """The thread's core is slow for all that a workload does, but not for those before it."""
+    cores = Cores(monkeypatch, clock, slow=set())
+
+    class OnCores(ScriptedProbe):
+        def loop(self) -> Loop | None:
+            return Loop(us=70.0, host_us=cores.work(1e-2) * 1e3)
+
+    host = HostSpeed(clock.now)
+    host.seconds()
+    cores.slow = {0}
+    probes = {name: OnCores(clock, lambda n: 50.0) for name in "ab"}
+    for each in run(probes, Plan(max_seconds=1.0), clock, host=host).values():
+        assert len(each.loops) == LOOPS
+        assert {round(loop.host_us, 6) for loop in each.loops} == {10.0}
+        assert each.notes == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="moves between cores on Linux")
+def test_a_move_leaves_where_the_thread_may_run() -> None:
+    before = os.sched_getaffinity(0)
+    for core in host_speed._other_cores():
+        assert core in before
+        host_speed._move_to(core)
+        assert os.sched_getaffinity(0) == before
+    gone = max(before) + 4096
+    host_speed._move_to(gone)  # as a core that was taken away meanwhile
+    assert os.sched_getaffinity(0) == before
 
 
 def test_loops_of_a_host_of_one_speed_are_few(

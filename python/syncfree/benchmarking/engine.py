@@ -223,7 +223,7 @@ def _loop(runs: Mapping[str, Run], plan: Plan, clock: Clock, host: HostSpeed) ->
         for name, each in runs.items():
             if turn >= most[name] and len(taken[name]) < LOOPS:
                 continue  # too slow for more
-            before = host.seconds()
+            before = host.seek()
             if found := each.probe.loop():
                 taken[name].append((max(before, host.seconds()), found))
         if turn + 1 >= LOOPS and (clock.now() >= end or _are_enough(taken, host)):
