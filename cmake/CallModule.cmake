@@ -1,12 +1,13 @@
 # Quicker calls of our operators from Python, through the C++ interfaces of torch and Python (csrc/call).
 include(TorchInterface)
 
-set(call_source "${CMAKE_CURRENT_SOURCE_DIR}/csrc/call/call.cpp")
-check_torch_source(SYNCFREE_CALL_COMPILES "${call_source}" "calls take the host a microsecond more"
+set(call_sources call.cpp callable.cpp differentiable.cpp first_derivative.cpp module.cpp operator.cpp ssim_loss.cpp)
+list(TRANSFORM call_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/csrc/call/")
+check_torch_source(SYNCFREE_CALL_COMPILES "${call_sources}" "calls take the host a microsecond more"
   ${Python_INCLUDE_DIRS})
 
 if(SYNCFREE_CALL_COMPILES)
-  Python_add_library(syncfree_call MODULE WITH_SOABI "${call_source}")
+  Python_add_library(syncfree_call MODULE WITH_SOABI ${call_sources})
   set_target_properties(syncfree_call PROPERTIES PREFIX "" OUTPUT_NAME "syncfree_call-${SYNCFREE_TORCH_MINOR}")
   target_include_directories(syncfree_call SYSTEM PRIVATE "${TORCH_DIR}/include")
   target_link_libraries(syncfree_call PRIVATE "${TORCH_DIR}/lib/libtorch_python.so" "${TORCH_DIR}/lib/libtorch_cpu.so"

@@ -6,18 +6,18 @@
 # is, so that those for several may lie side by side.
 string(REGEX REPLACE "^([0-9]+\\.[0-9]+)\\.[0-9]+(\\+.*)?$" "\\1" SYNCFREE_TORCH_MINOR "${TORCH_VERSION}")
 
-# check_torch_source(<result> <source> <loss> [<include directory>...]): whether the source compiles with
-# torch's headers; warns of the loss if it does not.
-function(check_torch_source result source loss)
+# check_torch_source(<result> <sources> <loss> [<include directory>...]): whether the sources compile with
+# torch's headers; warns of the loss if they do not.
+function(check_torch_source result sources loss)
   set(compiles ${result}_${TORCH_VERSION})
   if(NOT ${compiles})
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
-    try_compile(${compiles} "${CMAKE_BINARY_DIR}/${result}" SOURCES "${source}"
+    try_compile(${compiles} "${CMAKE_BINARY_DIR}/${result}" SOURCES ${sources}
       CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${TORCH_DIR}/include;${ARGN}"
       CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON OUTPUT_VARIABLE errors)
   endif()
   if(NOT ${compiles})
-    message(WARNING "syncfree: ${source} does not compile against torch ${TORCH_VERSION}, so ${loss}. All else "
+    message(WARNING "syncfree: ${sources} do not compile against torch ${TORCH_VERSION}, so ${loss}. All else "
       "works.\n${errors}")
   endif()
   set(${result} "${${compiles}}" PARENT_SCOPE)

@@ -18,6 +18,7 @@ from drawing import ORDINARY
 from fake_driver import fake, fake_library  # noqa: F401
 from gpu_record import GpuRecord
 from gpu_turns import turn
+from quick_gradients import either_way  # noqa: F401
 from report_cases import report, train  # noqa: F401
 from syncfree.distributed.environment import available_cores
 from syncs_command import script, stub_in_a_folder  # noqa: F401

@@ -19,6 +19,8 @@ from syncfree.functional.image import (
 )
 from syncfree.losses import l1_ssim_loss, ssim_loss
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 Results = Tensor | tuple[Tensor, ...]
 
 

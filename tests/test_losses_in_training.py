@@ -11,7 +11,9 @@ from torch import Tensor
 from cases import image_pair
 from gradient_reference import check, gradients, similarity, true_gradients
 from syncfree.benchmarking.launches import count_launches
-from syncfree.losses import _one_pass, l1_ssim_loss, ssim_loss
+from syncfree.losses import _ssim_node, l1_ssim_loss, ssim_loss
+
+pytestmark = pytest.mark.usefixtures("either_way")
 
 
 def training(call: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, ...]) -> None:
@@ -158,9 +160,9 @@ def test_on_another_device() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """An entry for each loss that asks whether one pass gives its gradients."""
     questions: list[int] = []
-    ask = _one_pass.ssim_gives_gradients
+    ask = _ssim_node.ssim_gives_gradients
     monkeypatch.setattr(
-        _one_pass, "ssim_gives_gradients", lambda *a: questions.append(len(a)) or ask(*a)
+        _ssim_node, "ssim_gives_gradients", lambda *a: questions.append(len(a)) or ask(*a)
     )
     return questions
 

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from cases import image_pair
 from gradient_reference import gradients, similarity
-from syncfree.losses._one_pass import SsimLoss
+from syncfree.losses._ssim_node import SsimLoss
 from test_gradients_of_frames import smooth
 
 WINDOW = (True, [1.5], [11])
@@ -39,7 +39,10 @@ def one_pass(device: str) -> bool:
 
 def loss(weight: float) -> Callable[[Tensor, Tensor], Tensor]:
     """As `ssim_loss` and `l1_ssim_loss` call it for large images on CUDA."""
-    return lambda a, b: SsimLoss.apply(a, b, weight, OPTIONS)
+    return lambda a, b: SsimLoss.quick(a, b, weight, True, OPTIONS)
+
+
+either_way = pytest.mark.usefixtures("either_way")
 
 
 def truth(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -234,6 +237,7 @@ def test_a_bad_pixel_spoils_the_value(device: str) -> None:
     assert error.isfinite()
 
 
+@either_way
 @pytest.mark.parametrize("weight", [1.0, 0.2])
 def test_what_arrives_scales_the_gradients(weight: float, device: str) -> None:
     images = image_pair((1, 1, 720, 1280), torch.float32, device)
@@ -244,6 +248,7 @@ def test_what_arrives_scales_the_gradients(weight: float, device: str) -> None:
             torch.testing.assert_close(g, w * factor, rtol=1e-7, atol=0)
 
 
+@either_way
 def test_a_second_pass_finds_them_anew(device: str) -> None:
     """What the first pass gave belongs to who asked for it."""
     leaves = [x.requires_grad_() for x in image_pair((1, 1, 720, 1280), torch.float32, device)]
@@ -256,6 +261,7 @@ def test_a_second_pass_finds_them_anew(device: str) -> None:
         torch.testing.assert_close(s, 2 * k, rtol=1e-6, atol=1e-12)
 
 
+@either_way
 @pytest.mark.parametrize("how", ["once", "twice", "batched"])
 def test_under_a_checkpoint(how: str, device: str) -> None:
     """Which lets what is saved be read once, also where gradients are found anew."""
@@ -274,6 +280,7 @@ def test_under_a_checkpoint(how: str, device: str) -> None:
         assert (g - w).abs().max() <= 1e-6 * w.abs().max()
 
 
+@either_way
 def test_a_second_derivative_is_refused(device: str) -> None:
     leaves = [x.requires_grad_() for x in image_pair((1, 1, 720, 1280), torch.float32, device)]
     first = torch.autograd.grad(loss(0.2)(*leaves), leaves, create_graph=True)
@@ -281,6 +288,7 @@ def test_a_second_derivative_is_refused(device: str) -> None:
         first[0].sum().backward()
 
 
+@either_way
 def test_several_gradients_at_once(device: str) -> None:
     """As torch.autograd.functional.jacobian asks for them: each as if it came alone."""
     leaves = [x.requires_grad_() for x in image_pair((1, 1, 720, 1280), torch.float32, device)]
@@ -294,6 +302,7 @@ def test_several_gradients_at_once(device: str) -> None:
                 assert (g - w).abs().max() <= 1e-6 * w.abs().max()
 
 
+@either_way
 def test_changed_images_are_noticed(device: str) -> None:
     a, b = (x.requires_grad_() for x in image_pair((1, 1, 720, 1280), torch.float32, device))
     value = loss(0.2)(a, b)
@@ -303,6 +312,7 @@ def test_changed_images_are_noticed(device: str) -> None:
         value.backward()
 
 
+@either_way
 @pytest.mark.parametrize("weight", [0.2, 1.0])
 def test_an_empty_batch_twice(weight: float, device: str) -> None:
     images = [torch.empty(0, 3, 256, 256, device=device, requires_grad=True) for _ in "ab"]

@@ -19,12 +19,6 @@ LeasedWorkspace allocate(const WorkspaceSize& size, int device, cudaStream_t str
   return {{memory, memory + size.zeroed}, std::move(owner), {}};
 }
 
-bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream, &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 }  // namespace
 
 void check_cuda(cudaError_t status) {
@@ -44,11 +38,16 @@ CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index
   stream_ = static_cast<cudaStream_t>(stream);
 }
 
+bool CudaContext::is_capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream_, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 LeasedWorkspace CudaContext::workspace(const WorkspaceSize& size) const {
   const WorkspaceSize wanted = size.aligned();
   if (wanted.total() == 0) return {};
-  if (wanted.total() > kMostKept || is_capturing(stream_))
-    return allocate(wanted, device_, stream_);
+  if (wanted.total() > kMostKept || is_capturing()) return allocate(wanted, device_, stream_);
   KeptWorkspace kept;
   const cudaError_t status = lease_kept_workspace(device_, stream_, wanted, &kept);
   if (status == cudaErrorMemoryAllocation) [[unlikely]] {

@@ -29,6 +29,7 @@ class CudaContext {
 
   cudaStream_t stream() const { return stream_; }
   int device() const { return device_; }
+  bool is_capturing() const;  // a CUDA graph of the stream
 
   // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero;
   // calls on one stream run one after the other. Under graph capture the block comes from the

@@ -36,8 +36,17 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
   return at(a) < at(b) + b_bytes && at(b) < at(a) + a_bytes;
 }
 
-// What has no elements is left out.
-void scale_(Tensor first, Tensor second, const Tensor& factor) {
+bool is_captured([[maybe_unused]] const Tensor& tensor) {
+#if defined(SYNCFREE_OPS_CUDA)
+  return CudaContext(tensor).is_capturing();
+#else
+  return false;
+#endif
+}
+
+// What has no elements is left out. False, and nothing done, where a CUDA graph is captured: each
+// replay would scale again what the one before has scaled.
+bool scale_(Tensor first, Tensor second, const Tensor& factor) {
   check_same_device(factor, first, "factor", "first");
   check_same_device(second, first, "second", "first");
   if (factor.numel() != 1)
@@ -56,16 +65,18 @@ void scale_(Tensor first, Tensor second, const Tensor& factor) {
   for (const auto& part : problem.parts)
     if (overlap(part.data, bytes(part), factor.data_ptr(), size_of(dtype_of(factor))))
       fail_value("Expected `factor` to lie outside of what it multiplies.");
+  if (is_captured(first)) return false;
   problem.factor = factor.data_ptr();
   problem.factor_dtype = dtype_of(factor);
   execute(problem, first);
+  return true;
 }
 
 }  // namespace
 
 #if !defined(SYNCFREE_OPS_CUDA)
 STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
-  library.def("scale_(Tensor(a!) first, Tensor(b!) second, Tensor factor) -> ()");
+  library.def("scale_(Tensor(a!) first, Tensor(b!) second, Tensor factor) -> bool");
 }
 #endif
 

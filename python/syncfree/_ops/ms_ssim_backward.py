@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from syncfree._ops.gradient import first_derivative, gradient_like
+from syncfree._ops.gradient import Differentiable, first_derivative, gradient_like
 from syncfree._ops.ms_ssim import multiscale_ssim_with_scales
+from syncfree._ops.quick_calls import quicken_gradient
 from syncfree._ops.registry import bind
 from syncfree._ops.ssim import check_images
 
@@ -31,7 +31,7 @@ def _fake(
 multiscale_ssim_backward = bind("multiscale_ssim_backward", _fake)
 
 
-class DifferentiableMultiscaleSsim(torch.autograd.Function):
+class DifferentiableMultiscaleSsim(Differentiable):
     """`multiscale_ssim`; the images of all scales and their means are kept."""
 
     @staticmethod
@@ -47,3 +47,8 @@ class DifferentiableMultiscaleSsim(torch.autograd.Function):
         arguments = *ctx.saved_tensors, value, *needs, *ctx.options
         gradients = first_derivative(multiscale_ssim_backward, needs, *arguments)
         return *gradients, *(None for _ in ctx.options)
+
+
+quicken_gradient(
+    DifferentiableMultiscaleSsim, multiscale_ssim_with_scales, multiscale_ssim_backward
+)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from syncfree._ops.checks import check_same_shape
-from syncfree._ops.gradient import first_derivative, gradient_like
+from syncfree._ops.gradient import Differentiable, first_derivative, gradient_like
 from syncfree._ops.psnr import psnr
+from syncfree._ops.quick_calls import quicken_gradient
 from syncfree._ops.registry import bind
 
 
@@ -28,7 +28,7 @@ def _fake(
 psnr_backward = bind("psnr_backward", _fake)
 
 
-class DifferentiablePsnr(torch.autograd.Function):
+class DifferentiablePsnr(Differentiable):
     """`psnr`, where a gradient is recorded. Only the operands are kept."""
 
     @staticmethod
@@ -42,7 +42,10 @@ class DifferentiablePsnr(torch.autograd.Function):
         return _gradients(ctx, grad_value)
 
 
-class PsnrWithGradient(torch.autograd.Function):
+quicken_gradient(DifferentiablePsnr, psnr, psnr_backward)
+
+
+class PsnrWithGradient(Differentiable):
     """A value that is known already, with the gradient of `psnr`."""
 
     @staticmethod

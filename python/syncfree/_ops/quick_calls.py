@@ -46,6 +46,30 @@ def quicken(overload: Any) -> None:
     overload.with_groups = getattr(overload._op, "with_groups", None) or _unpacking(overload)
 
 
+def quicken_gradient(
+    function: type[Any], forward: Any, backward: Any, states: int = 0, slots: tuple[int, ...] = (0,)
+) -> None:
+    """Has ``function.quick`` do what its ``apply`` does, without Python in either pass.
+
+    It calls the overload ``forward``, whose first results it returns, as many as there are
+    ``slots``, and keeps the others. Its first two arguments get the gradients that ``backward``
+    finds: from these two, what was kept, as many gradients as it takes, of which that of each
+    result stands at its slot, two flags for the two that are wanted, and the other arguments, but
+    for the ``states`` that come first.
+    """
+    module = _module()
+    if module is not None:
+        names = forward._schema.name, backward._schema.name
+        function.quick = module.differentiable(*names, states, slots, function.apply)
+
+
+def quicken_ssim_loss(function: type[Any]) -> None:
+    """As `quicken_gradient`, for the loss of SSIM."""
+    module = _module()
+    if module is not None:
+        function.quick = module.ssim_loss(function.apply)
+
+
 def _unpacking(overload: Any) -> Callable[..., Any]:
     def with_groups(*groups: Any) -> Any:
         arguments = [group if type(group) is tuple else (group,) for group in groups]

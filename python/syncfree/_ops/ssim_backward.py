@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from syncfree._ops.gradient import first_derivative, gradient_like
+from syncfree._ops.gradient import Differentiable, first_derivative, gradient_like
+from syncfree._ops.quick_calls import quicken_gradient
 from syncfree._ops.registry import REDUCTIONS, bind
 from syncfree._ops.ssim import (
     check_images,
@@ -40,6 +41,9 @@ def _fake(
 
 
 ssim_backward = bind("ssim_backward", _fake)
+
+# Whose gradients it takes, in this order.
+_RESULTS = "value", "contrast", "full", "squared_error", "absolute_error"
 
 
 def gradients_of(
@@ -72,7 +76,7 @@ def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> Non
 
 def _differentiable(
     name: str, op: Callable[..., Any], *extra: str, states: int = 0
-) -> type[torch.autograd.Function]:
+) -> type[Differentiable]:
     """An op where a gradient is recorded: of its value and of its ``extra`` result, if any.
 
     Only the images are kept. The ``states`` that some ops take behind them have no gradient.
@@ -87,7 +91,10 @@ def _differentiable(
         return gradients_of(ctx, ctx.saved_tensors, **dict(zip(results, arrived, strict=True)))
 
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(name, (torch.autograd.Function,), methods)
+    function: type[Differentiable] = type(name, (Differentiable,), methods)
+    slots = tuple(_RESULTS.index(result) for result in results)
+    quicken_gradient(function, op, ssim_backward, states, slots)
+    return function
 
 
 DifferentiableSsim = _differentiable("DifferentiableSsim", ssim)
@@ -104,7 +111,7 @@ DifferentiableSsimUpdateWithContrast = _differentiable(
 )
 
 
-class DifferentiableImageQuality(torch.autograd.Function):
+class DifferentiableImageQuality(Differentiable):
     """`image_quality`; its PSNR, which holds the squared error, is kept too."""
 
     @staticmethod

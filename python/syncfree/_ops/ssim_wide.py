@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from syncfree._ops.gradient import Differentiable
 from syncfree._ops.ssim import image_quality, ssim_update
 from syncfree._ops.ssim_backward import gradients_of, keep
 
@@ -31,7 +32,7 @@ def wide_ssim_and_error(preds: Tensor, target: Tensor, *options: Any) -> tuple[T
     return wide_ssim(preds, target, *options), error
 
 
-class DifferentiableWideSsim(torch.autograd.Function):
+class DifferentiableWideSsim(Differentiable):
     """`wide_ssim`, where a gradient is recorded."""
 
     @staticmethod
@@ -44,7 +45,7 @@ class DifferentiableWideSsim(torch.autograd.Function):
         return gradients_of(ctx, ctx.saved_tensors, value)
 
 
-class DifferentiableWideSsimAndError(torch.autograd.Function):
+class DifferentiableWideSsimAndError(Differentiable):
     """`wide_ssim_and_error`: one pass gives the gradient of both."""
 
     @staticmethod

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
+from syncfree._ops.gradient import Differentiable
+
 # Of torch's own `Function.apply`, which asks it at each call.
 _is_transformed: Callable[[], bool] = getattr(
     torch._C, "_are_functorch_transforms_active", lambda: False
@@ -21,7 +23,7 @@ _is_transformed: Callable[[], bool] = getattr(
 
 def with_gradient(
     op: Callable[..., Any],
-    differentiable: type[torch.autograd.Function],
+    differentiable: type[Differentiable],
     preds: Tensor,
     target: Tensor,
     *args: Any,
@@ -31,7 +33,9 @@ def with_gradient(
         refuse_forward_mode(op, preds, target)
     if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
         _refuse_transforms(op)
-        return differentiable.apply(preds, target, *args)
+        if is_dynamo_compiling():
+            return differentiable.apply(preds, target, *args)  # type: ignore[no-untyped-call]
+        return differentiable.quick(preds, target, *args)
     # Without the frame and two tuples of the overload, which alone torch.compile knows.
     if not is_dynamo_compiling():
         op = getattr(op, "_op", op)

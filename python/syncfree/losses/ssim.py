@@ -28,7 +28,7 @@ from syncfree.losses._arguments import (
     require_range,
     window_of,
 )
-from syncfree.losses._one_pass import loss_in_one_pass
+from syncfree.losses._ssim_node import loss_as_one_node, mixture
 
 
 class SSIMLossOptions(SSIMOptions, total=False):
@@ -114,7 +114,7 @@ def ssim_loss(
     require_range(data_range)
     require_floats(preds, target)
     if mask is None:
-        loss = loss_in_one_pass(preds, target, 1.0, data_range, **options)
+        loss = loss_as_one_node(preds, target, 1.0, data_range, **options)
         return 1 - wide_similarity(preds, target, data_range, **options) if loss is None else loss
     _, full = structural_similarity_index_measure(
         widened(preds), target, data_range=data_range, return_full_image=True, **options
@@ -176,11 +176,11 @@ def l1_ssim_loss(
     require_floats(preds, target)
     weight = _share(weight)
     if mask is None:
-        loss = loss_in_one_pass(preds, target, weight, data_range, **options)
+        loss = loss_as_one_node(preds, target, weight, data_range, **options)
         if loss is not None:
             return loss
         similarity, error = wide_similarity_and_error(preds, target, data_range, **options)
-        return (1 - weight) * error + weight * (1 - similarity)
+        return mixture(error, similarity, weight)
     _, full = structural_similarity_index_measure(
         widened(preds), target, data_range=data_range, return_full_image=True, **options
     )

@@ -1,4 +1,4 @@
-"""Losses whose gradients come with their value, in one pass over the images."""
+"""The loss of SSIM as one node of a graph, with its gradients from the same pass where possible."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._capture import is_capturing
+from syncfree._ops.gradient import Differentiable
+from syncfree._ops.quick_calls import quicken_ssim_loss
+from syncfree._ops.ssim import image_quality, ssim
 from syncfree._ops.ssim_backward import gradients_of
 from syncfree._ops.ssim_with_gradients import scale, ssim_gives_gradients, ssim_with_gradients
 from syncfree.functional._gradients import is_transformed
@@ -22,7 +25,7 @@ _LEAST_SIZE = 192
 _VECTOR = 4
 
 
-def loss_in_one_pass(
+def loss_as_one_node(
     preds: Tensor,
     target: Tensor,
     weight: float,
@@ -31,31 +34,45 @@ def loss_in_one_pass(
 ) -> Tensor | None:
     """``weight * (1 - SSIM) + (1 - weight) * mean absolute error`` if it goes this way.
 
-    Where somebody wants a gradient and a kernel gives it with the value. torch.compile cannot keep
-    what `SsimLoss` keeps, nor can the graph of a forward pass know how often that of the backward
-    pass is replayed. Who checkpoints activations or moves what is saved wants memory, not to find
-    gradients in a pass that throws them away.
+    Where somebody wants a gradient of plain tensors. torch.compile cannot keep what `SsimLoss`
+    keeps. Halves have a form of their own.
     """
-    if is_dynamo_compiling() or not preds.is_cuda:
-        return None
-    shape = preds.shape
-    if len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE or shape[3] % _VECTOR or shape[0] == 0:
+    if is_dynamo_compiling() or preds.dtype not in (torch.float32, torch.float64):
         return None
     if not torch.is_grad_enabled() or not (preds.requires_grad or target.requires_grad):
         return None
-    if is_transformed() or forward_ad._current_level >= 0 or is_capturing() or _moves_saved():
+    if is_transformed() or forward_ad._current_level >= 0:
         return None
     preds, target = as_images(preds, target)
     arguments = ssim_arguments(preds, target, data_range, **options)
-    ask = getattr(ssim_gives_gradients, "_op", ssim_gives_gradients)
-    if not ask(preds, target, *arguments):
-        return None
-    loss: Tensor = SsimLoss.apply(preds, target, weight, arguments)  # type: ignore[no-untyped-call]
+    in_one_pass = _gives_gradients(preds, target, arguments)
+    loss: Tensor = SsimLoss.quick(preds, target, weight, in_one_pass, arguments)
     return loss
 
 
-class SsimLoss(torch.autograd.Function):
-    """Finds the gradients in the forward pass, as if 1 arrived for the loss.
+def mixture(error: Tensor, similarity: Tensor, weight: float) -> Tensor:
+    """One launch for each, where `(1 - weight) * error + weight * (1 - similarity)` takes four."""
+    return torch.add(torch.rsub(similarity, weight, alpha=weight), error, alpha=1 - weight)
+
+
+def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) -> bool:
+    """Whether a kernel gives them with the value, and somebody has use for that.
+
+    The graph of a captured forward pass cannot know how often that of the backward pass is
+    replayed. Who checkpoints activations or moves what is saved wants memory, not to find gradients
+    in a pass that throws them away.
+    """
+    shape = preds.shape
+    if not preds.is_cuda or len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE:
+        return False
+    if shape[3] % _VECTOR or shape[0] == 0 or is_capturing() or _moves_saved():
+        return False
+    ask = getattr(ssim_gives_gradients, "_op", ssim_gives_gradients)
+    return bool(ask(preds, target, *arguments))
+
+
+class SsimLoss(Differentiable):
+    """Finds the gradients in the forward pass, as if 1 arrived for the loss, if asked to.
 
     They are kept for the first backward pass, which multiplies them in place by what does arrive.
     Any other pass finds them anew: whoever has the first ones may have changed them. So does one
@@ -64,35 +81,44 @@ class SsimLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, preds: Tensor, target: Tensor, weight: float, options: tuple[Any, ...]
+        ctx: Any,
+        preds: Tensor,
+        target: Tensor,
+        weight: float,
+        in_one_pass: bool,
+        options: tuple[Any, ...],
     ) -> Tensor:
-        needs = ctx.needs_input_grad[:2]
-        find = getattr(ssim_with_gradients, "_op", ssim_with_gradients)
-        similarity, error, *ctx.gradients = find(
-            preds, target, -weight, 1 - weight, *needs, *options
-        )
+        if in_one_pass:
+            needs = ctx.needs_input_grad[:2]
+            similarity, error, *ctx.gradients = ssim_with_gradients(
+                preds, target, -weight, 1 - weight, *needs, *options
+            )
+        elif weight == 1:
+            similarity = ssim(preds, target, *options)
+        else:
+            _, similarity, error = image_quality(preds, target, *options[:-1])  # with borders
         ctx.save_for_backward(preds, target)
         ctx.weight = weight
         ctx.options = options
-        # One launch for each, where `weight * (1 - similarity)` takes two.
-        loss = torch.rsub(similarity, weight, alpha=weight)
-        return loss if weight == 1 else torch.add(loss, error, alpha=1 - weight)
+        return 1 - similarity if weight == 1 else mixture(error, similarity, weight)
 
     @staticmethod
     def backward(ctx: Any, arrived: Tensor) -> Any:
         images = ctx.saved_tensors  # raises if they have changed
         gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
-        differs = torch.is_grad_enabled() or _is_batched(arrived, images[0]) or is_capturing()
-        if gradients is not None and not differs:
-            scale(*gradients, arrived)
+        differs = torch.is_grad_enabled() or _is_batched(arrived, images[0])
+        if gradients is not None and not differs and scale(*gradients, arrived):
             needs = ctx.needs_input_grad[:2]
             kept = (g if need else None for g, need in zip(gradients, needs, strict=True))
-            return *kept, None, None
+            return *kept, None, None, None
         absolute_error = None
         if ctx.weight != 1:
             error = (1 - ctx.weight) / max(images[0].numel(), 1) * arrived
             absolute_error = error.expand(images[0].shape[:1])
         return gradients_of(ctx, images, -ctx.weight * arrived, absolute_error=absolute_error)
+
+
+quicken_ssim_loss(SsimLoss)
 
 
 def _moves_saved() -> bool:

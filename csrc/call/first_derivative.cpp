@@ -1,0 +1,46 @@
+// The end of the graph: metrics have no second derivative here.
+#include "first_derivative.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace syncfree::call {
+namespace {
+
+variable_list call(const Operator& op, Stack& stack) {
+  op.handle.callBoxed(stack);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+}  // namespace
+}  // namespace syncfree::call
+
+// At global scope for its name, which torch makes that of the graph's node.
+struct SyncfreeFirstDerivative : torch::autograd::Function<SyncfreeFirstDerivative> {
+  static variable_list forward(AutogradContext* context, at::TensorList,
+                               const syncfree::call::Operator* op, syncfree::call::Stack* stack) {
+    context->saved_data["name"] = op->handle.schema().name();
+    return syncfree::call::call(*op, *stack);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list&) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, context->saved_data.at("name").toStringRef(),
+        " cannot be differentiated: metrics have no second derivative here. Do without "
+        "`create_graph=True`, or use torchmetrics for this loss.");
+  }
+};
+
+namespace syncfree::call {
+
+variable_list first_derivative(const Operator& op, Stack&& stack) {
+  if (!at::GradMode::is_enabled()) return call(op, stack);
+  variable_list inputs;
+  for (const c10::IValue& value : stack)
+    if (value.isTensor()) inputs.push_back(value.toTensor());
+  return SyncfreeFirstDerivative::apply(at::TensorList(inputs), &op, &stack);
+}
+
+}  // namespace syncfree::call

@@ -1,0 +1,17 @@
+// What the module offers.
+#pragma once
+
+#include <Python.h>
+
+namespace syncfree::call {
+
+// (name, overload, usual): a quicker callable for an operator; `usual` where that is not possible.
+PyObject* quick(PyObject* module, PyObject* arguments);
+
+// (forward, backward, states, slots, usual): an operator that records another as its gradient.
+PyObject* differentiable(PyObject* module, PyObject* arguments);
+
+// (usual): the loss of SSIM with its gradient; `usual` where an operator is not known.
+PyObject* ssim_loss(PyObject* module, PyObject* arguments);
+
+}  // namespace syncfree::call

@@ -1,0 +1,74 @@
+// An operator of ours as torch's dispatcher knows it, with its arguments and results in Python.
+#pragma once
+
+#include <Python.h>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <cstddef>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+namespace syncfree::call {
+
+using Stack = std::vector<c10::IValue>;
+
+enum class Kind { kTensor, kInt, kFloat, kBool, kInts, kFloats };
+
+struct Parameter {
+  Kind kind;
+  bool optional = false;
+};
+
+struct Operator {
+  c10::OperatorHandle handle;
+  std::vector<Parameter> parameters;
+};
+
+// None where it takes or returns what is not known here.
+std::optional<Operator> operator_of(const char* name, const char* overload);
+
+// False for what is not plainly of the type, which torch may know to convert or to refuse.
+bool push(const Parameter& parameter, PyObject* object, Stack& stack);
+
+// A mode of Python that wants to see every call: torch's own way asks it.
+bool function_mode_is_on();
+
+// False for arguments that are not plainly of their types, or under a function mode: such calls go
+// torch's own way.
+bool push_all(const Operator& op, PyObject* const* arguments, std::size_t count, Stack& stack);
+
+// Nothing, one result, or a tuple of them; a new reference, null with an error set.
+PyObject* results_of(Stack&& stack);
+
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// What `run` returns, with C++'s exceptions as pybind11 makes them Python's, which torch's own way
+// goes through.
+template <class Run>
+PyObject* with_errors(Run&& run) {
+  HANDLE_TH_ERRORS
+  try {
+    return run();
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+    return nullptr;
+  } catch (const std::out_of_range& error) {
+    PyErr_SetString(PyExc_IndexError, error.what());
+    return nullptr;
+  }
+  END_HANDLE_TH_ERRORS
+}
+
+}  // namespace syncfree::call
