@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -354,15 +355,46 @@ def test_loops_run_on_a_core_of_full_speed(monkeypatch: pytest.MonkeyPatch, cloc
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="moves between cores on Linux")
-def test_a_move_leaves_where_the_thread_may_run() -> None:
+def test_a_move_leaves_where_the_thread_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.sched_getaffinity(0)
-    for core in host_speed._other_cores():
-        assert core in before
-        host_speed._move_to(core)
+
+    def core() -> int:  # proc_pid_stat(5); a name in parentheses may hold blanks
+        return int(Path("/proc/thread-self/stat").read_text().rpartition(")")[2].split()[36])
+
+    for other in host_speed._other_cores():
+        assert other in before
+        for _ in range(20):  # the system may move it again at once
+            host_speed._move_to(other)
+            if core() == other:
+                break
+        else:
+            pytest.fail(f"not moved to core {other}")
         assert os.sched_getaffinity(0) == before
-    gone = max(before) + 4096
-    host_speed._move_to(gone)  # as a core that was taken away meanwhile
+    host_speed._move_to(max(before) + 4096)  # as a core that was taken away meanwhile
     assert os.sched_getaffinity(0) == before
+
+    pin = os.sched_setaffinity
+
+    def interrupted(pid: int, cores: set[int]) -> None:
+        pin(pid, cores)
+        if len(cores) < len(before):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "sched_setaffinity", interrupted)
+    if len(before) > 1:
+        with pytest.raises(KeyboardInterrupt):
+            host_speed._move_to(min(before))
+    assert os.sched_getaffinity(0) == before
+
+
+def test_where_nobody_may_ask_for_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    for name in ("sched_getaffinity", "sched_setaffinity"):
+        monkeypatch.setattr(os, name, refuse, raising=False)
+    assert host_speed._other_cores() == []
+    host_speed._move_to(0)
 
 
 def test_loops_of_a_host_of_one_speed_are_few(

@@ -13,12 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cases import image_pair
 from gradient_reference import gradients
 from quick_gradients import WITHOUT_QUICK_WAY, differentiables, take_the_usual_way
+from syncfree._ops import quick_calls
 from syncfree._ops.psnr_backward import DifferentiablePsnr
 from syncfree._ops.ssim_backward import DifferentiableSsim, DifferentiableSsimWithMap
+from syncfree.functional.image import peak_signal_noise_ratio
 from syncfree.losses._ssim_node import SsimLoss
 from test_gradient_laws import CALLS, Results, pair, total
 
@@ -72,7 +75,7 @@ def test_what_is_not_plain_goes_the_usual_way(device: str) -> None:
 
     a, b = leaves(device)
     plain = DifferentiableSsim.quick(a, b, *SSIM_OPTIONS)
-    assert "SyncfreeOperator" in node_of(plain)
+    assert node_of(plain) == "torch::autograd::CppNode<SyncfreeSsim>"
     with Mode():
         under_mode = DifferentiableSsim.quick(a, b, *SSIM_OPTIONS)
     of_subclass = DifferentiableSsim.quick(a.as_subclass(Subclass), b, *SSIM_OPTIONS)
@@ -112,13 +115,25 @@ def test_errors_are_those_of_the_usual_way(device: str) -> None:
             assert texts[0] == texts[1]
 
 
-def test_only_what_is_asked_for_is_found(device: str) -> None:
-    """Of two that need a gradient, which the usual way would find both."""
-    a, b = leaves(device)
-    want = gradients(lambda x, y: DifferentiableSsim.quick(x, y, *SSIM_OPTIONS), a, b)
-    for i, leaf in enumerate((a, b)):
-        value = DifferentiableSsim.quick(a, b, *SSIM_OPTIONS)
-        assert torch.equal(torch.autograd.grad(value, leaf)[0], want[i])
+@pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)], ids=str)
+def test_only_what_is_asked_for_is_found(asked: tuple[int, ...], device: str) -> None:
+    """Of two that need a gradient, of which the usual way would find both."""
+
+    class Mode(TorchDispatchMode):
+        needs: list[tuple[bool, bool]] = []  # noqa: RUF012
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if function is torch.ops.syncfree.ssim_backward.default:
+                self.needs.append((args[7], args[8]))
+            return function(*args, **(kwargs or {}))
+
+    both = leaves(device)
+    want = gradients(lambda x, y: DifferentiableSsim.quick(x, y, *SSIM_OPTIONS), *both)
+    value = DifferentiableSsim.quick(*both, *SSIM_OPTIONS)
+    with Mode() as mode:
+        got = torch.autograd.grad(value, [both[i] for i in asked], torch.ones_like(value))
+    assert mode.needs == [(0 in asked, 1 in asked)]
+    assert all(torch.equal(g, want[i]) for g, i in zip(got, asked, strict=True))
 
 
 def test_a_result_that_nobody_uses(device: str) -> None:
@@ -156,7 +171,19 @@ def test_several_gradients_at_once(call: Callable[[Tensor, Tensor], Results], de
             torch.testing.assert_close(many[i], one, rtol=1e-5, atol=1e-9)
 
 
-@every_call
+def in_one_pass(preds: Tensor, target: Tensor) -> Tensor:
+    value: Tensor = SsimLoss.quick(preds, target, 0.2, True, SSIM_OPTIONS)
+    return value
+
+
+def psnr_of_elements(preds: Tensor, target: Tensor) -> Tensor:
+    return peak_signal_noise_ratio(preds, target, 1.0, dim=(), reduction="none")
+
+
+COMPILED = {**QUICK_CALLS, "loss-in-one-pass": in_one_pass, "no-dim": psnr_of_elements}
+
+
+@pytest.mark.parametrize("call", COMPILED.values(), ids=COMPILED)
 def test_compiled_backward_passes(call: Callable[[Tensor, Tensor], Results], device: str) -> None:
     """torch.compile of the backward pass alone, which lifts what nodes hold out of them."""
     torch._dynamo.reset()
@@ -164,12 +191,13 @@ def test_compiled_backward_passes(call: Callable[[Tensor, Tensor], Results], dev
     want = torch.autograd.grad(total(call(a, b)), (a, b))
     compiler = torch.compile(backend="eager")
     for _ in range(2):
-        a.grad = b.grad = None
         value = total(call(a, b))
-        with torch._dynamo.compiled_autograd._enable(compiler):
-            value.backward()
-        for leaf, gradient in zip((a, b), want, strict=True):
-            torch.testing.assert_close(leaf.grad, gradient)
+        for _ in range(2):  # the second finds what the first has left
+            a.grad = b.grad = None
+            with torch._dynamo.compiled_autograd._enable(compiler):
+                (2 * value).backward(retain_graph=True)
+            for leaf, gradient in zip((a, b), want, strict=True):
+                torch.testing.assert_close(leaf.grad, 2 * gradient, rtol=1e-5, atol=1e-9)
 
 
 def test_saved_tensors_go_where_hooks_send_them(device: str) -> None:
@@ -188,18 +216,79 @@ def test_saved_tensors_go_where_hooks_send_them(device: str) -> None:
     assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
 
 
-def test_anomalies_name_the_line_of_the_forward_pass(device: str) -> None:
+def test_anomalies_name_node_and_line_of_the_forward_pass(device: str) -> None:
     a, b = leaves(device)
 
     def the_forward_pass() -> Tensor:
         return DifferentiableSsim.quick(a, b, *SSIM_OPTIONS)
 
-    with (
-        torch.autograd.detect_anomaly(check_nan=True),
-        pytest.warns(UserWarning, match="the_forward_pass"),
-        pytest.raises(RuntimeError, match="returned nan values"),
-    ):
-        (the_forward_pass() * torch.nan).backward()
+    with torch.autograd.detect_anomaly(check_nan=True):
+        value = the_forward_pass()
+        with (
+            pytest.warns(UserWarning, match=r"CppNode<SyncfreeSsim>(.|\n)*in the_forward_pass"),
+            pytest.raises(RuntimeError, match="'torch::autograd::CppNode<SyncfreeSsim>' returned"),
+        ):
+            value.backward(torch.full_like(value, torch.nan))
+
+
+@pytest.mark.parametrize("usual", [False, True], ids=["quick", "usual"])
+def test_errors_of_a_backward_pass(usual: bool, device: str) -> None:
+    """What is saved comes back in another shape."""
+    a, b = leaves(device)
+    call = DifferentiableSsim.apply if usual else DifferentiableSsim.quick
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x[0, 0]):
+        value = call(a, b, *SSIM_OPTIONS)
+    with pytest.raises(ValueError, match="BxCxHxW"):
+        value.backward()
+
+
+@pytest.mark.parametrize("name", ["ssim", "l1-ssim-loss", "psnr"])
+def test_what_torch_jit_traces_has_its_gradient(name: str, device: str) -> None:
+    a, b = leaves(device)
+    want = torch.autograd.grad(total(CALLS[name](a, b)), (a, b))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        traced = torch.jit.trace(lambda x, y: total(CALLS[name](x, y)), (a, b), check_trace=False)
+        got = torch.autograd.grad(traced(a, b), (a, b))
+    assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("name", ["ssim", "ssim-loss", "l1-ssim-loss", "psnr"])
+def test_nested_images_are_refused(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a prototype
+        nested = torch.nested.nested_tensor([torch.rand(1, 16, 16)] * 2, requires_grad=True)
+    with pytest.raises(TypeError, match="a dense tensor, but got a nested tensor"):
+        CALLS[name](nested, nested)
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        ("ssim_with_map", "psnr_backward", 0, (0, 2)),
+        ("psnr", "ssim_backward", 0, (0,)),
+        ("ssim", "scale_", 0, (0,)),
+        ("ssim", "ssim_backward", 0, (5,)),
+        ("ssim", "ssim_backward", 0, ()),
+        ("ssim", "ssim_backward", 0, (0, 1)),
+        ("ssim", "ssim_backward", 1, (0,)),
+        ("ssim", "ssim_backward", -1, (0,)),
+        ("ssim_update", "ssim_backward", 0, (0,)),
+        ("safe_divide", "ssim_backward", 0, (0,)),
+    ],
+    ids=str,
+)
+def test_operators_that_do_not_fit_each_other(unfit: tuple[str, str, int, tuple[int, ...]]) -> None:
+    module = quick_calls._module()
+    assert module is not None
+    forward, backward, states, slots = unfit
+    names = f"syncfree::{forward}", f"syncfree::{backward}"
+    assert module.differentiable(*names, states, slots, len) is len
+
+
+def test_callables_are_not_made_by_hand() -> None:
+    with pytest.raises(TypeError, match="cannot create"):
+        type(DifferentiableSsim.quick)()
 
 
 @every_call

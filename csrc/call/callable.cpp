@@ -52,8 +52,9 @@ PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(free_callable)},
                        {Py_tp_methods, methods},
                        {0, nullptr}};
 
-PyType_Spec spec = {"syncfree._call.Callable", sizeof(Callable), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+PyType_Spec spec = {
+    "syncfree._call.Callable", sizeof(Callable), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 PyTypeObject* type = nullptr;
 

@@ -1,15 +1,17 @@
 // Operators whose gradients other operators find, without Python in the forward or backward pass.
 //
-// An autograd.Function in Python takes the host about 20 us more for both passes: its context and
+// An autograd.Function in Python takes the host 20 to 50 us more for both passes: its context and
 // frames, arguments of which each is a tensor or not, and the GIL in the engine's thread.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "callable.h"
 #include "first_derivative.h"
+#include "kept_call.h"
 #include "module.h"
 #include "operator.h"
 
@@ -21,39 +23,25 @@ namespace {
 
 constexpr std::size_t kImages = 2;
 
+struct Rule;
+using Apply = variable_list (*)(const at::Tensor&, const at::Tensor&, const Rule*, Stack*);
+
 struct Rule {
   Operator forward;
   Operator backward;
-  std::size_t states = 0;          // tensors behind the images, of which backward knows nothing
+  Apply apply;
+  std::size_t states;              // tensors behind the images, of which backward knows nothing
   std::vector<std::size_t> slots;  // of each result's gradient, among those that backward takes
   std::size_t kept = 0;            // results behind those, which are not returned but kept
   std::size_t gradients = 0;       // that backward takes
-
-  bool fits() const {
-    const auto options = forward.parameters.size() - kImages - states;
-    return forward.parameters.size() >= kImages + states && !slots.empty() &&
-           backward.parameters.size() == kImages + kept + gradients + kImages + options &&
-           std::all_of(slots.begin(), slots.end(), [&](auto slot) { return slot < gradients; });
-  }
 };
 
-}  // namespace
-}  // namespace syncfree::call
-
-// At global scope for its name, which torch makes that of the graph's node.
-struct SyncfreeOperator : torch::autograd::Function<SyncfreeOperator> {
-  using Rule = syncfree::call::Rule;
-  using Stack = syncfree::call::Stack;
-
+template <class Node>
+struct OperatorNode : torch::autograd::Function<Node> {
   static variable_list forward(AutogradContext* context, const at::Tensor& preds,
                                const at::Tensor& target, const Rule* rule, Stack* stack) {
-    // One list, for what stands in lists is no number that compiled autograd would trace.
-    c10::List<c10::IValue> call(c10::AnyType::get());
-    call.reserve(stack->size());
-    call.push_back(reinterpret_cast<std::int64_t>(rule));
-    const auto options = stack->begin() + syncfree::call::kImages + rule->states;
-    for (auto option = options; option != stack->end(); ++option) call.push_back(*option);
-    context->saved_data.emplace("call", std::move(call));
+    const auto options = stack->begin() + static_cast<std::ptrdiff_t>(kImages + rule->states);
+    keep_call(context, reinterpret_cast<std::int64_t>(rule), {options, stack->end()});
     context->set_materialize_grads(false);
 
     rule->forward.handle.callBoxed(*stack);
@@ -68,8 +56,8 @@ struct SyncfreeOperator : torch::autograd::Function<SyncfreeOperator> {
     const at::Tensor none;
     const auto is_defined = [](const at::Tensor& each) { return each.defined(); };
     if (std::none_of(arrived.begin(), arrived.end(), is_defined)) return {none, none, none, none};
-    const auto call = context->saved_data.at("call").toList();
-    const auto* rule = reinterpret_cast<const Rule*>(call.get(0).toInt());
+    const KeptCall call(context);
+    const auto* rule = reinterpret_cast<const Rule*>(call.first().toInt());
     Stack stack;
     stack.reserve(rule->backward.parameters.size());
     for (at::Tensor& saved : context->get_saved_variables()) stack.emplace_back(std::move(saved));
@@ -79,47 +67,109 @@ struct SyncfreeOperator : torch::autograd::Function<SyncfreeOperator> {
       if (arrived[i].defined()) stack[first + rule->slots[i]] = arrived[i];
     const bool needs[] = {context->needs_input_grad(0), context->needs_input_grad(1)};
     stack.insert(stack.end(), {needs[0], needs[1]});
-    for (std::size_t i = 1; i < call.size(); ++i) stack.push_back(call.get(i));
-    const variable_list gradients =
-        syncfree::call::first_derivative(rule->backward, std::move(stack));
+    call.push_options(rule->backward, stack);
+    const variable_list gradients = first_derivative(rule->backward, std::move(stack));
     return {needs[0] ? gradients[0] : none, needs[1] ? gradients[1] : none, none, none};
   }
 };
 
+}  // namespace
+}  // namespace syncfree::call
+
+// At global scope for their names, which torch makes those of the graph's nodes.
+#define SYNCFREE_NODE(name) \
+  struct name : syncfree::call::OperatorNode<name> {}
+SYNCFREE_NODE(SyncfreePsnr);
+SYNCFREE_NODE(SyncfreeSsim);
+SYNCFREE_NODE(SyncfreeSsimWithMap);
+SYNCFREE_NODE(SyncfreeSsimWithContrast);
+SYNCFREE_NODE(SyncfreeSsimUpdate);
+SYNCFREE_NODE(SyncfreeSsimUpdateWithMap);
+SYNCFREE_NODE(SyncfreeSsimUpdateWithContrast);
+SYNCFREE_NODE(SyncfreeMultiscaleSsim);
+#undef SYNCFREE_NODE
+
 namespace syncfree::call {
 namespace {
 
-PyObject* apply(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) {
+template <class Node>
+variable_list apply_node(const at::Tensor& preds, const at::Tensor& target, const Rule* rule,
+                         Stack* stack) {
+  return Node::apply(preds, target, rule, stack);
+}
+
+Apply apply_of(std::string_view name) {
+  const std::pair<std::string_view, Apply> nodes[] = {
+      {"syncfree::psnr", apply_node<SyncfreePsnr>},
+      {"syncfree::ssim", apply_node<SyncfreeSsim>},
+      {"syncfree::ssim_with_map", apply_node<SyncfreeSsimWithMap>},
+      {"syncfree::ssim_with_contrast", apply_node<SyncfreeSsimWithContrast>},
+      {"syncfree::ssim_update", apply_node<SyncfreeSsimUpdate>},
+      {"syncfree::ssim_update_with_map", apply_node<SyncfreeSsimUpdateWithMap>},
+      {"syncfree::ssim_update_with_contrast", apply_node<SyncfreeSsimUpdateWithContrast>},
+      {"syncfree::multiscale_ssim_with_scales", apply_node<SyncfreeMultiscaleSsim>},
+  };
+  for (const auto& [known, apply] : nodes)
+    if (name == known) return apply;
+  return nullptr;
+}
+
+PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) {
   return with_errors([&]() -> PyObject* {
     const auto& rule = what_calls<Rule>(self);
     Stack stack;
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
-    if (names != nullptr || !push_all(rule.forward, arguments, count, stack))
+    if (names != nullptr || !push_all(rule.forward, arguments, count, stack) ||
+        !takes_nodes(stack[0].toTensor(), stack[1].toTensor()))
       return call_usual(self, arguments, flagged, names);
-    const Stack kept = stack;  // as for a call without a gradient
+    const Stack kept = stack;  // until the GIL is back, as in call.cpp
     Stack results;
     {
       const WithoutGil without_gil;
       const at::Tensor &preds = kept[0].toTensor(), &target = kept[1].toTensor();
-      for (at::Tensor& result : SyncfreeOperator::apply(preds, target, &rule, &stack))
+      for (at::Tensor& result : rule.apply(preds, target, &rule, &stack))
         results.emplace_back(std::move(result));
     }
     return results_of(std::move(results));
   });
 }
 
+bool are_tensors(const Operator& op, std::size_t begin, std::size_t count) {
+  return begin + count <= op.parameters.size() &&
+         std::all_of(op.parameters.begin() + static_cast<std::ptrdiff_t>(begin),
+                     op.parameters.begin() + static_cast<std::ptrdiff_t>(begin + count),
+                     [](const Parameter& each) { return each.kind == Kind::kTensor; });
+}
+
+// The rule by which `backward` finds gradients for `forward`, if its parameters are such: images,
+// what was kept, gradients, two flags, options.
 std::optional<Rule> rule_of(const char* forward, const char* backward, std::size_t states,
                             std::vector<std::size_t>&& slots) {
+  const Apply apply = apply_of(forward);
   auto first = operator_of(forward, "");
   auto second = operator_of(backward, "");
-  if (!first || !second) return std::nullopt;
-  const std::size_t results = first->handle.schema().returns().size();
-  const std::size_t options = first->parameters.size() - kImages - states;
-  if (results < slots.size()) return std::nullopt;
-  Rule rule{std::move(*first), std::move(*second), states, std::move(slots)};
+  if (apply == nullptr || !first || !second || slots.empty()) return std::nullopt;
+  Rule rule{std::move(*first), std::move(*second), apply, states, std::move(slots)};
+  const auto& given = rule.forward.parameters;
+  const auto& taken = rule.backward.parameters;
+  const std::size_t results = rule.forward.handle.schema().returns().size();
+  if (states > given.size() || kImages + states > given.size() || rule.slots.size() > results ||
+      rule.backward.handle.schema().returns().size() != kImages)
+    return std::nullopt;
+  const std::size_t options = given.size() - kImages - states;
   rule.kept = results - rule.slots.size();
-  rule.gradients = rule.backward.parameters.size() - options - 2 * kImages - rule.kept;
-  return rule.fits() ? std::optional(std::move(rule)) : std::nullopt;
+  const std::size_t others = 2 * kImages + rule.kept + options;
+  if (taken.size() <= others) return std::nullopt;
+  rule.gradients = taken.size() - others;
+  const std::size_t flags = kImages + rule.kept + rule.gradients;
+  const bool fits = are_tensors(rule.forward, 0, kImages + states) &&
+                    are_tensors(rule.backward, 0, flags) && taken[flags].kind == Kind::kBool &&
+                    taken[flags + 1].kind == Kind::kBool &&
+                    std::equal(given.end() - static_cast<std::ptrdiff_t>(options), given.end(),
+                               taken.end() - static_cast<std::ptrdiff_t>(options), taken.end()) &&
+                    std::all_of(rule.slots.begin(), rule.slots.end(),
+                                [&](std::size_t slot) { return slot < rule.gradients; });
+  return fits ? std::optional(std::move(rule)) : std::nullopt;
 }
 
 }  // namespace
@@ -138,7 +188,7 @@ PyObject* differentiable(PyObject*, PyObject* arguments) {
     if (PyErr_Occurred()) return nullptr;
     auto rule = rule_of(forward, backward, static_cast<std::size_t>(states), std::move(slots));
     if (!rule) return Py_NewRef(usual);
-    return make_callable(apply, usual, new Rule(std::move(*rule)));
+    return make_callable(call, usual, new Rule(std::move(*rule)));
   });
 }
 

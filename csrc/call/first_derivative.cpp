@@ -9,8 +9,13 @@ using torch::autograd::variable_list;
 namespace syncfree::call {
 namespace {
 
+// The engine knows none of the standard library's exceptions, which are ValueErrors elsewhere.
 variable_list call(const Operator& op, Stack& stack) {
-  op.handle.callBoxed(stack);
+  try {
+    op.handle.callBoxed(stack);
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
   return {stack[0].toTensor(), stack[1].toTensor()};
 }
 

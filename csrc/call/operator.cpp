@@ -3,6 +3,7 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
 #include <utility>
@@ -129,6 +130,10 @@ bool push_all(const Operator& op, PyObject* const* arguments, std::size_t count,
   for (std::size_t i = 0; i < count; ++i)
     if (!push(op.parameters[i], arguments[i], stack)) return false;
   return true;
+}
+
+bool takes_nodes(const at::Tensor& preds, const at::Tensor& target) {
+  return !preds.is_nested() && !target.is_nested() && !torch::jit::tracer::isTracing();
 }
 
 PyObject* results_of(Stack&& stack) {

@@ -20,6 +20,8 @@ enum class Kind { kTensor, kInt, kFloat, kBool, kInts, kFloats };
 struct Parameter {
   Kind kind;
   bool optional = false;
+
+  bool operator==(const Parameter&) const = default;
 };
 
 struct Operator {
@@ -39,6 +41,10 @@ bool function_mode_is_on();
 // False for arguments that are not plainly of their types, or under a function mode: such calls go
 // torch's own way.
 bool push_all(const Operator& op, PyObject* const* arguments, std::size_t count, Stack& stack);
+
+// Whether nodes of C++ know what to do with such images: not with nested ones, nor where
+// torch.jit.trace records.
+bool takes_nodes(const at::Tensor& preds, const at::Tensor& target);
 
 // Nothing, one result, or a tuple of them; a new reference, null with an error set.
 PyObject* results_of(Stack&& stack);

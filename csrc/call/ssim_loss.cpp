@@ -6,13 +6,16 @@
 #include <ATen/ops/neg.h>
 #include <ATen/ops/rsub.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "callable.h"
 #include "first_derivative.h"
+#include "kept_call.h"
 #include "module.h"
 #include "operator.h"
 
@@ -36,6 +39,28 @@ bool is_batched(const at::Tensor& tensor) {
       c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Batched}));
 }
 
+// Gradients that came with the value, for the first backward pass. They hang at the node as a hook
+// that does nothing: compiled autograd would make inputs of its graph of what a context holds, and
+// hand the same memory to each pass. There the gradients are found anew.
+class KeptGradients : public torch::autograd::FunctionPostHook {
+ public:
+  variable_list gradients;
+
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    return outputs;
+  }
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
+
+  // Who comes again finds none. torch runs one backward pass of a node at a time.
+  static variable_list take() {
+    if (const auto node = torch::autograd::get_current_node())
+      for (const auto& hook : node->post_hooks())
+        if (auto* kept = dynamic_cast<KeptGradients*>(hook.get()))
+          return std::exchange(kept->gradients, {});
+    return {};
+  }
+};
+
 }  // namespace
 }  // namespace syncfree::call
 
@@ -43,15 +68,11 @@ bool is_batched(const at::Tensor& tensor) {
 struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
   using Stack = syncfree::call::Stack;
 
+  // Fills `gradients`, if there are any to be filled, in the same pass.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& preds,
-                            const at::Tensor& target, double weight, bool in_one_pass,
+                            const at::Tensor& target, double weight, variable_list* gradients,
                             Stack* options) {
-    // One list, for what stands in lists is no number that compiled autograd would trace.
-    c10::List<c10::IValue> call(c10::AnyType::get());
-    call.reserve(options->size() + 1);
-    call.push_back(weight);
-    for (const c10::IValue& option : *options) call.push_back(option);
-    context->saved_data.emplace("call", std::move(call));
+    syncfree::call::keep_call(context, weight, *options);
     context->set_materialize_grads(false);
     context->save_for_backward({preds, target});
 
@@ -59,15 +80,14 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     at::Tensor similarity, error;
     Stack stack{preds, target};
     stack.reserve(syncfree::call::kBeforeOptions + options->size());
-    if (in_one_pass) {
+    if (gradients != nullptr) {
       stack.insert(stack.end(),
                    {-weight, 1 - weight, preds.requires_grad(), target.requires_grad()});
       stack.insert(stack.end(), options->begin(), options->end());
       operators.together.handle.callBoxed(stack);
       similarity = stack[0].toTensor();
       error = stack[1].toTensor();
-      context->saved_data.emplace(
-          "gradients", c10::List<at::Tensor>({stack[2].toTensor(), stack[3].toTensor()}));
+      *gradients = {stack[2].toTensor(), stack[3].toTensor()};
     } else if (weight == 1) {
       stack.insert(stack.end(), options->begin(), options->end());
       operators.ssim.handle.callBoxed(stack);
@@ -89,21 +109,15 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     const auto& operators = *syncfree::call::loss_operators;
     const variable_list images = context->get_saved_variables();  // raises if they have changed
     const bool needs[] = {context->needs_input_grad(0), context->needs_input_grad(1)};
-    // At once: who comes again finds none. torch runs one backward pass of a node at a time.
-    const auto found = context->saved_data.find("gradients");
-    c10::List<at::Tensor> kept;
-    if (found != context->saved_data.end()) {
-      kept = found->second.toTensorList();
-      context->saved_data.erase(found);
-    }
+    const variable_list kept = syncfree::call::KeptGradients::take();
     if (!kept.empty() && !at::GradMode::is_enabled() && !syncfree::call::is_batched(arrived)) {
-      Stack stack{kept.get(0), kept.get(1), arrived};
+      Stack stack{kept[0], kept[1], arrived};
       operators.scale.handle.callBoxed(stack);
       if (stack[0].toBool())
-        return {needs[0] ? kept.get(0) : none, needs[1] ? kept.get(1) : none, none, none, none};
+        return {needs[0] ? kept[0] : none, needs[1] ? kept[1] : none, none, none, none};
     }
-    const auto call = context->saved_data.at("call").toList();
-    const double weight = call.get(0).toDouble();
+    const syncfree::call::KeptCall call(context);
+    const double weight = call.first().toDouble();
     Stack stack{images[0], images[1], weight == 1 ? at::neg(arrived) : at::mul(arrived, -weight)};
     stack.resize(7);  // neither contrast, map nor squared error
     if (weight != 1) {
@@ -111,7 +125,7 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
       stack[6] = at::mul(arrived, (1 - weight) / count).expand({images[0].size(0)});
     }
     stack.insert(stack.end(), {needs[0], needs[1]});
-    for (std::size_t i = 1; i < call.size(); ++i) stack.push_back(call.get(i));
+    call.push_options(operators.gradients, stack);
     const variable_list gradients =
         syncfree::call::first_derivative(operators.gradients, std::move(stack));
     return {needs[0] ? gradients[0] : none, needs[1] ? gradients[1] : none, none, none, none};
@@ -128,7 +142,8 @@ bool push_loss(PyObject* const* arguments, std::size_t count, Stack& images, Sta
       !PyBool_Check(arguments[3]) || !PyTuple_CheckExact(arguments[4]) ||
       kBeforeOptions + static_cast<std::size_t>(PyTuple_GET_SIZE(arguments[4])) !=
           parameters.size() ||
-      !push(parameters[0], arguments[0], images) || !push(parameters[1], arguments[1], images))
+      !push(parameters[0], arguments[0], images) || !push(parameters[1], arguments[1], images) ||
+      !takes_nodes(images[0].toTensor(), images[1].toTensor()))
     return false;
   for (std::size_t i = kBeforeOptions; i < parameters.size(); ++i) {
     PyObject* option = PyTuple_GET_ITEM(arguments[4], static_cast<Py_ssize_t>(i - kBeforeOptions));
@@ -143,12 +158,14 @@ PyObject* apply(PyObject* self, PyObject* const* arguments, std::size_t flagged,
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
     if (names != nullptr || !push_loss(arguments, count, images, options))
       return call_usual(self, arguments, flagged, names);
+    const double weight = PyFloat_AS_DOUBLE(arguments[2]);
+    auto kept = arguments[3] == Py_True ? std::make_unique<KeptGradients>() : nullptr;
     at::Tensor loss;
     {
       const WithoutGil without_gil;
-      loss = SyncfreeSsimLoss::apply(images[0].toTensor(), images[1].toTensor(),
-                                     PyFloat_AS_DOUBLE(arguments[2]), arguments[3] == Py_True,
-                                     &options);
+      loss = SyncfreeSsimLoss::apply(images[0].toTensor(), images[1].toTensor(), weight,
+                                     kept ? &kept->gradients : nullptr, &options);
+      if (kept && loss.grad_fn()) loss.grad_fn()->add_post_hook(std::move(kept));
     }
     return THPVariable_Wrap(std::move(loss));
   });

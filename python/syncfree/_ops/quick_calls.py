@@ -1,7 +1,10 @@
 """Calls of our operators past the work that torch does for operators of any signature.
 
+And where a gradient is recorded, nodes of C++ in place of an autograd.Function's of Python.
+
 A module of C++ (csrc/call) that was built for one minor version of torch and one of Python, and is
-loaded only there. Elsewhere calls go torch's own way, which takes the host a microsecond more.
+loaded only there. Elsewhere calls go torch's own way, which takes the host a microsecond more, and
+20 to 50 for both passes of a gradient.
 """
 
 from __future__ import annotations

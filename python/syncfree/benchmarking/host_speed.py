@@ -78,21 +78,28 @@ class HostSpeed:
 
 def _other_cores() -> list[int]:
     """Those that the calling thread may move to, in another order each time; none but on Linux."""
-    if not sys.platform.startswith("linux"):
-        return []
-    cores = list(os.sched_getaffinity(0))
+    cores = list(_allowed())
     random.shuffle(cores)
     return cores
 
 
+def _allowed() -> set[int]:
+    if sys.platform.startswith("linux"):
+        with suppress(OSError):  # a sandbox may forbid to ask
+            return os.sched_getaffinity(0)
+    return set()
+
+
 def _move_to(core: int) -> None:
     """The thread may run anywhere again at once: threads that it starts inherit where it may."""
-    if sys.platform.startswith("linux"):
-        allowed = os.sched_getaffinity(0)
+    allowed = _allowed()
+    if sys.platform.startswith("linux") and allowed:
         # A sandbox may forbid it, or the core is gone by now: then the thread stays where it is.
         with suppress(OSError):
-            os.sched_setaffinity(0, {core})
-            os.sched_setaffinity(0, allowed)
+            try:
+                os.sched_setaffinity(0, {core})
+            finally:  # also if Ctrl-C comes between the two
+                os.sched_setaffinity(0, allowed)
 
 
 def _work_of_the_host() -> None:

@@ -34,8 +34,8 @@ def loss_as_one_node(
 ) -> Tensor | None:
     """``weight * (1 - SSIM) + (1 - weight) * mean absolute error`` if it goes this way.
 
-    Where somebody wants a gradient of plain tensors. torch.compile cannot keep what `SsimLoss`
-    keeps. Halves have a form of their own.
+    Where somebody wants a gradient. torch.compile cannot keep what `SsimLoss` keeps. Halves have a
+    form of their own.
     """
     if is_dynamo_compiling() or preds.dtype not in (torch.float32, torch.float64):
         return None
@@ -62,8 +62,10 @@ def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) 
     replayed. Who checkpoints activations or moves what is saved wants memory, not to find gradients
     in a pass that throws them away.
     """
+    if not preds.is_cuda or preds.is_nested:
+        return False
     shape = preds.shape
-    if not preds.is_cuda or len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE:
+    if len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE:
         return False
     if shape[3] % _VECTOR or shape[0] == 0 or is_capturing() or _moves_saved():
         return False
