@@ -59,6 +59,7 @@ def ssim_gradients(device: str) -> tuple[Any, ...]:
 
 TABLE: dict[str, Make] = {
     "image_quality": lambda d: (*images(d), *WINDOW, MEAN),
+    "may_scale": lambda d: (*images(d), torch.full((), 0.5, device=d)),
     "multiscale_ssim": lambda d: (*images(d), *SCALES, MEAN),
     "multiscale_ssim_backward": with_scales_of,
     "multiscale_ssim_update": lambda d: (*images(d), *scalars(d), *SCALES, MEAN),

@@ -28,7 +28,7 @@ namespace {
 constexpr std::size_t kBeforeOptions = 6;  // in `together`: images, weights, flags
 
 struct LossOperators {
-  Operator ssim, image_quality, together, gradients, scale;
+  Operator ssim, image_quality, together, gradients, may_scale, scale;
 };
 
 const LossOperators* loss_operators = nullptr;
@@ -111,10 +111,12 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     const bool needs[] = {context->needs_input_grad(0), context->needs_input_grad(1)};
     const variable_list kept = syncfree::call::KeptGradients::take();
     if (!kept.empty() && !at::GradMode::is_enabled() && !syncfree::call::is_batched(arrived)) {
-      Stack stack{kept[0], kept[1], arrived};
-      operators.scale.handle.callBoxed(stack);
-      if (stack[0].toBool())
+      Stack stack{kept[0], kept[1], arrived}, question = stack;
+      operators.may_scale.handle.callBoxed(question);
+      if (question[0].toBool()) {
+        operators.scale.handle.callBoxed(stack);
         return {needs[0] ? kept[0] : none, needs[1] ? kept[1] : none, none, none, none};
+      }
     }
     const syncfree::call::KeptCall call(context);
     const double weight = call.first().toDouble();
@@ -182,11 +184,13 @@ PyObject* ssim_loss(PyObject*, PyObject* arguments) {
       auto quality = operator_of("syncfree::image_quality", "");
       auto together = operator_of("syncfree::ssim_with_gradients", "");
       auto gradients = operator_of("syncfree::ssim_backward", "");
+      auto may_scale = operator_of("syncfree::may_scale", "");
       auto scale = operator_of("syncfree::scale_", "");
-      if (!ssim || !quality || !together || !gradients || !scale) return Py_NewRef(usual);
+      if (!ssim || !quality || !together || !gradients || !may_scale || !scale)
+        return Py_NewRef(usual);
       loss_operators =
-          new LossOperators{std::move(*ssim), std::move(*quality), std::move(*together),
-                            std::move(*gradients), std::move(*scale)};
+          new LossOperators{std::move(*ssim),      std::move(*quality),   std::move(*together),
+                            std::move(*gradients), std::move(*may_scale), std::move(*scale)};
     }
     return make_callable(apply, usual, loss_operators);
   });

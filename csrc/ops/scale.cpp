@@ -1,4 +1,4 @@
-// torch.ops.syncfree.scale_
+// torch.ops.syncfree.scale_ and may_scale
 #include "scale/scale.h"
 
 #include <algorithm>
@@ -36,17 +36,8 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
   return at(a) < at(b) + b_bytes && at(b) < at(a) + a_bytes;
 }
 
-bool is_captured([[maybe_unused]] const Tensor& tensor) {
-#if defined(SYNCFREE_OPS_CUDA)
-  return CudaContext(tensor).is_capturing();
-#else
-  return false;
-#endif
-}
-
-// What has no elements is left out. False, and nothing done, where a CUDA graph is captured: each
-// replay would scale again what the one before has scaled.
-bool scale_(Tensor first, Tensor second, const Tensor& factor) {
+// What has no elements is left out.
+void scale_(Tensor first, Tensor second, const Tensor& factor) {
   check_same_device(factor, first, "factor", "first");
   check_same_device(second, first, "second", "first");
   if (factor.numel() != 1)
@@ -65,23 +56,33 @@ bool scale_(Tensor first, Tensor second, const Tensor& factor) {
   for (const auto& part : problem.parts)
     if (overlap(part.data, bytes(part), factor.data_ptr(), size_of(dtype_of(factor))))
       fail_value("Expected `factor` to lie outside of what it multiplies.");
-  if (is_captured(first)) return false;
   problem.factor = factor.data_ptr();
   problem.factor_dtype = dtype_of(factor);
   execute(problem, first);
+}
+
+// Not where a CUDA graph is captured: each replay would scale what the one before has scaled. A
+// question of its own, since torch functionalizes no operator that writes and returns a number.
+bool may_scale([[maybe_unused]] const Tensor& first, const Tensor&, const Tensor&) {
+#if defined(SYNCFREE_OPS_CUDA)
+  return !CudaContext(first).is_capturing();
+#else
   return true;
+#endif
 }
 
 }  // namespace
 
 #if !defined(SYNCFREE_OPS_CUDA)
 STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
-  library.def("scale_(Tensor(a!) first, Tensor(b!) second, Tensor factor) -> bool");
+  library.def("scale_(Tensor(a!) first, Tensor(b!) second, Tensor factor) -> ()");
+  library.def("may_scale(Tensor first, Tensor second, Tensor factor) -> bool");
 }
 #endif
 
 STABLE_TORCH_LIBRARY_IMPL(syncfree, SYNCFREE_DISPATCH_KEY, library) {
   library.impl("scale_", TORCH_BOX(&scale_));
+  library.impl("may_scale", TORCH_BOX(&may_scale));
 }
 
 }  // namespace syncfree::ops

@@ -33,10 +33,15 @@ def _fake_answer(preds: Tensor, target: Tensor, *options: Any) -> bool:
     return False
 
 
-def _fake_scale(first: Tensor, second: Tensor, factor: Tensor) -> bool:
+def _fake_scale(first: Tensor, second: Tensor, factor: Tensor) -> None:
+    pass
+
+
+def _fake_may_scale(first: Tensor, second: Tensor, factor: Tensor) -> bool:
     return True
 
 
 ssim_with_gradients = bind("ssim_with_gradients", _fake)
 ssim_gives_gradients = bind("ssim_gives_gradients", _fake_answer)
 scale = bind("scale_", _fake_scale)
+may_scale = bind("may_scale", _fake_may_scale)

@@ -14,7 +14,12 @@ from syncfree._ops.gradient import Differentiable
 from syncfree._ops.quick_calls import quicken_ssim_loss
 from syncfree._ops.ssim import image_quality, ssim
 from syncfree._ops.ssim_backward import gradients_of
-from syncfree._ops.ssim_with_gradients import scale, ssim_gives_gradients, ssim_with_gradients
+from syncfree._ops.ssim_with_gradients import (
+    may_scale,
+    scale,
+    ssim_gives_gradients,
+    ssim_with_gradients,
+)
 from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image.ssim import ssim_arguments
@@ -109,7 +114,8 @@ class SsimLoss(Differentiable):
         images = ctx.saved_tensors  # raises if they have changed
         gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
         differs = torch.is_grad_enabled() or _is_batched(arrived, images[0])
-        if gradients is not None and not differs and scale(*gradients, arrived):
+        if gradients is not None and not differs and may_scale(*gradients, arrived):
+            scale(*gradients, arrived)
             needs = ctx.needs_input_grad[:2]
             kept = (g if need else None for g, need in zip(gradients, needs, strict=True))
             return *kept, None, None, None
