@@ -21,11 +21,7 @@ def training(call: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, ...]) -
     a.requires_grad_()
     one = torch.ones((), device="cuda")
     launches = count_launches(lambda: torch.autograd.grad(call(a, b), a, one))
-    assert launches == _LAUNCHES[call.__name__]
-
-
-# The pass, what scales by a factor that is one, and torch's arithmetic of single numbers.
-_LAUNCHES = {"ssim_loss": 2 + 1, "l1_ssim_loss": 2 + 2}
+    assert launches == 2  # the pass, and what scales by a factor that is one
 
 
 @pytest.mark.needs_cuda

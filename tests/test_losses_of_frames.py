@@ -60,18 +60,14 @@ def by_rings(image: Tensor) -> bool:
 
 
 def check_op(images: list[Tensor], weight: float, needs: tuple[bool, bool] = (True, True)) -> None:
-    """The values are true, and gradients are as the pass for them alone gives them.
+    """The loss is true, and gradients are as the pass for them alone gives them.
 
     With the same bits where both take one kernel: where images are large, or strips well filled.
     """
-    value, error, *got = together(*images, -weight, 1 - weight, *needs, *OPTIONS)
-    true_value, true_error = truth(*images)
-    assert value.dtype == error.dtype == torch.float32
-    assert abs(value - true_value) <= 2e-7
-    if weight == 1:
-        assert error.numel() == 0
-    else:
-        assert abs(error - true_error) <= 2e-7
+    value, *got = together(*images, weight, *needs, *OPTIONS)
+    similarity, error = truth(*images)
+    assert value.dtype == torch.float32
+    assert abs(value - (weight * (1 - similarity) + (1 - weight) * error)) <= 2e-7
     device = images[0].device
     by_value = torch.tensor(-weight, device=device, dtype=torch.float64)
     share = torch.tensor((1 - weight) / images[0].numel(), device=device, dtype=torch.float64)
@@ -173,7 +169,7 @@ def test_errors_that_are_small(top: float, size: float, device: str) -> None:
     """Sums of errors are kept in units of the range, beside which these lose no digits."""
     a, b = image_pair((1, 1, 720, 1280), torch.float32, device)
     a, b = a * (top * size), b * (top * size)
-    _, error, _, _ = together(a, b, -0.2, 0.8, True, True, *with_range(top))
+    error, *_ = together(a, b, 0.0, True, True, *with_range(top))
     want = (a.double() - b.double()).abs().mean()
     assert abs(error - want) <= 3e-7 * want
 
@@ -182,7 +178,7 @@ def test_small_errors_in_half_the_range_of_half_precision(device: str) -> None:
     """Which were once rounded to 2^-25 of the range: 2.3 % of these."""
     _, b = image_pair((1, 1, 720, 1280), torch.float32, device)
     a = b + 1e-3
-    _, error, _, _ = together(a, b, -0.2, 0.8, True, True, *with_range(65504.0))
+    error, *_ = together(a, b, 0.0, True, True, *with_range(65504.0))
     want = (a.double() - b.double()).abs().mean()
     assert abs(error - want) <= 3e-7 * want
 
@@ -192,8 +188,8 @@ def test_ranges_that_no_pixel_has_take_two_passes(data_range: float, device: str
     images = image_pair((1, 1, 720, 1280), torch.float32, device)
     options = with_range(data_range)
     assert not gives_gradients(*images, *options)
-    value, *_ = together(*images, -1.0, 0.0, True, True, *options)
-    want = torch.ops.syncfree.ssim.default(*images, *options)
+    value, *_ = together(*images, 1.0, True, True, *options)
+    want = 1 - torch.ops.syncfree.ssim.default(*images, *options)
     torch.testing.assert_close(value, want, rtol=0, atol=0, equal_nan=True)
 
 
@@ -213,12 +209,12 @@ def test_who_gets_gradients_with_the_value(device: str, one_pass: bool) -> None:
     assert not gives_gradients(a, b, *WINDOW, None, [0.0, 1.0], *CONSTANTS, 1)
     assert not gives_gradients(a, b, *OPTIONS[:-2], 2)
     with pytest.raises(ValueError, match="to be the mean"):
-        together(a, b, -0.2, 0.8, True, True, *OPTIONS[:-2], 2)
+        together(a, b, 0.2, True, True, *OPTIONS[:-2], 2)
 
 
 def test_the_same_bits_each_time(device: str) -> None:
     images = image_pair((2, 3, 720, 1280), torch.float32, device)
-    arguments = (*images, -0.2, 0.8, True, True, *OPTIONS)
+    arguments = (*images, 0.2, True, True, *OPTIONS)
     first = together(*arguments)
     for _ in range(3):
         assert all(torch.equal(x, y) for x, y in zip(together(*arguments), first, strict=True))
@@ -226,15 +222,14 @@ def test_the_same_bits_each_time(device: str) -> None:
 
 def test_a_bad_pixel_spoils_the_value(device: str) -> None:
     images = image_pair((1, 1, 720, 1280), torch.float32, device)
-    arguments = (-0.2, 0.8, True, True, *OPTIONS)
-    images[0][0, 0, 300, 427] = torch.nan
-    value, error, *_ = together(*images, *arguments)
-    assert value.isnan()
-    assert error.isnan()
-    images[0][0, 0, 300, 427] = 0.5
-    value, error, *_ = together(*images, *arguments)  # nothing of it is left
-    assert value.isfinite()
-    assert error.isfinite()
+    for weight in (1.0, 0.2, 0.0):
+        arguments = (weight, True, True, *OPTIONS)
+        images[0][0, 0, 300, 427] = torch.nan
+        value, *_ = together(*images, *arguments)
+        assert value.isnan()
+        images[0][0, 0, 300, 427] = 0.5
+        value, *_ = together(*images, *arguments)  # nothing of it is left
+        assert value.isfinite()
 
 
 @either_way

@@ -90,7 +90,7 @@ TABLE: dict[str, Make] = {
     "ssim_update_with_contrast": lambda d: (*images(d), *scalars(d), *WINDOW, MEAN),
     "ssim_update_with_map": lambda d: (*images(d), *scalars(d), *WINDOW, MEAN),
     "ssim_with_contrast": lambda d: (*images(d), *WINDOW, MEAN),
-    "ssim_with_gradients": lambda d: (*images(d), -0.2, 0.8, True, True, *WINDOW, MEAN),
+    "ssim_with_gradients": lambda d: (*images(d), 0.2, True, True, *WINDOW, MEAN),
     "ssim_with_map": lambda d: (*images(d), *WINDOW, MEAN),
 }
 

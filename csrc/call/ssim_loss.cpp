@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 namespace syncfree::call {
 namespace {
 
-constexpr std::size_t kBeforeOptions = 6;  // in `together`: images, weights, flags
+constexpr std::size_t kBeforeOptions = 5;  // in `together`: images, weight, flags
 
 struct LossOperators {
   Operator ssim, image_quality, together, gradients, may_scale, scale;
@@ -77,29 +77,24 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     context->save_for_backward({preds, target});
 
     const auto& operators = *syncfree::call::loss_operators;
-    at::Tensor similarity, error;
     Stack stack{preds, target};
     stack.reserve(syncfree::call::kBeforeOptions + options->size());
     if (gradients != nullptr) {
-      stack.insert(stack.end(),
-                   {-weight, 1 - weight, preds.requires_grad(), target.requires_grad()});
+      stack.insert(stack.end(), {weight, preds.requires_grad(), target.requires_grad()});
       stack.insert(stack.end(), options->begin(), options->end());
       operators.together.handle.callBoxed(stack);
-      similarity = stack[0].toTensor();
-      error = stack[1].toTensor();
-      *gradients = {stack[2].toTensor(), stack[3].toTensor()};
-    } else if (weight == 1) {
+      *gradients = {stack[1].toTensor(), stack[2].toTensor()};
+      return stack[0].toTensor();
+    }
+    if (weight == 1) {
       stack.insert(stack.end(), options->begin(), options->end());
       operators.ssim.handle.callBoxed(stack);
-      similarity = stack[0].toTensor();
-    } else {
-      stack.insert(stack.end(), options->begin(), options->end() - 1);  // always with borders
-      operators.image_quality.handle.callBoxed(stack);
-      similarity = stack[1].toTensor();
-      error = stack[2].toTensor();
+      return at::rsub(stack[0].toTensor(), 1.0);
     }
-    const at::Tensor loss = at::rsub(similarity, weight, weight);
-    return weight == 1 ? loss : at::add(loss, error, 1 - weight);
+    stack.insert(stack.end(), options->begin(), options->end() - 1);  // always with borders
+    operators.image_quality.handle.callBoxed(stack);
+    const at::Tensor of_ssim = at::rsub(stack[1].toTensor(), weight, weight);
+    return at::add(of_ssim, stack[2].toTensor(), 1 - weight);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {

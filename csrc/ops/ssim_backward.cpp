@@ -1,5 +1,7 @@
-// torch.ops.syncfree.ssim_backward, and ssim_with_gradients, which gives values too.
+// torch.ops.syncfree.ssim_backward, and ssim_with_gradients, which gives a loss too.
 #include "ssim/ssim_backward.h"
+
+#include <torch/csrc/stable/ops.h>
 
 #include <tuple>
 
@@ -75,75 +77,77 @@ std::tuple<Tensor, Tensor> ssim_backward(
   return {grad_preds, grad_target};
 }
 
-// Whether they come along with the gradients, in one pass.
-bool gives_values(const BackwardProblem& problem, [[maybe_unused]] const Tensor& images) {
+// Whether it comes along with its gradients, in one pass.
+bool gives_loss(const BackwardProblem& problem, [[maybe_unused]] const Tensor& images) {
 #if defined(SYNCFREE_OPS_CUDA)
   const CudaContext context(images);
-  return ssim::launch_gives_values(problem);
+  return ssim::launch_gives_loss(problem);
 #else
-  return ssim::run_gives_values(problem);
+  return ssim::run_gives_loss(problem);
 #endif
 }
 
-// In a pass of its own.
-void find_values(const BackwardProblem& problem, DType dtype, Tensor& value, Tensor& error,
-                 const Tensor& images) {
+// In passes of its own.
+Tensor find_loss(const BackwardProblem& problem, DType dtype, const Tensor& images) {
+  const double weight = problem.loss_weight;
   ssim::Problem forward = problem.forward;
+  Tensor value = empty_like_device({}, dtype, images);
   forward.value = value.mutable_data_ptr();
   forward.result_dtype = dtype;
-  const bool wants_error = error.numel() > 0;
+  const bool wants_error = weight != 1.0;
   std::optional<Tensor> sums;
   if (wants_error) {
     sums = empty_like_device({&forward.preds.size[0], 1}, DType::kFloat64, images);
     forward.absolute_error = static_cast<double*>(sums->mutable_data_ptr());
   }
   execute(forward, images);
-  if (!wants_error) return;
+  const Tensor most =
+      torch::stable::full({}, weight, scalar_type_of(dtype), std::nullopt, value.device());
+  const Tensor loss = torch::stable::subtract(most, value, weight);
+  if (!wants_error) return loss;
   image_quality::Problem finish;
   finish.squared_error = finish.absolute_error = forward.absolute_error;
   finish.images = forward.preds.size[0];
   finish.elements = finish.images == 0 ? 0 : images.numel() / finish.images;
   finish.range = forward.range;
+  Tensor error = empty_like_device({}, dtype, images);
   finish.mean_absolute_error = error.mutable_data_ptr();
   finish.result_dtype = dtype;
   execute(finish, images);
+  return torch::stable::subtract(loss, error, weight - 1.0);
 }
 
-// Of a loss, value_weight * SSIM + error_weight * mean absolute error, in the mean over all images:
-// both of these (the latter without elements where it weighs nothing) and the loss's gradients, as
-// if 1 had arrived for it.
-std::tuple<Tensor, Tensor, Tensor, Tensor> ssim_with_gradients(
-    const Tensor& preds, const Tensor& target, double value_weight, double error_weight,
-    bool need_preds, bool need_target, bool gaussian, std::vector<double> sigma,
-    std::vector<std::int64_t> kernel_size, std::optional<double> data_range,
-    std::optional<std::vector<double>> interval, double k1, double k2, std::int64_t reduction,
-    bool valid) {
+// A loss, weight * (1 - SSIM) + (1 - weight) * mean absolute error in the mean over all images, and
+// its gradients, as if 1 had arrived for it.
+std::tuple<Tensor, Tensor, Tensor> ssim_with_gradients(
+    const Tensor& preds, const Tensor& target, double weight, bool need_preds, bool need_target,
+    bool gaussian, std::vector<double> sigma, std::vector<std::int64_t> kernel_size,
+    std::optional<double> data_range, std::optional<std::vector<double>> interval, double k1,
+    double k2, std::int64_t reduction, bool valid) {
   BackwardProblem problem = make_problem(preds, target, {gaussian, sigma, kernel_size, valid},
                                          data_range, interval, k1, k2, reduction);
   if (problem.forward.reduction != Reduction::kMean)
     fail_value("Expected `reduction` to be the mean (1), but got ", reduction, ".");
-  problem.constant_grad_value = value_weight;
+  problem.constant_grad_value = -weight;
   problem.constant_grad_absolute_error =
-      error_weight / static_cast<double>(std::max<std::int64_t>(preds.numel(), 1));
+      (1.0 - weight) / static_cast<double>(std::max<std::int64_t>(preds.numel(), 1));
+  problem.loss_weight = weight;
   const DType dtype = dtype_of(preds) == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  const bool wants_error = error_weight != 0.0;
-  const std::int64_t none = 0;
-  Tensor value = empty_like_device({}, dtype, preds);
-  Tensor error = empty_like_device({&none, wants_error ? 0u : 1u}, dtype, preds);
   Tensor grad_preds = make_gradient("preds", preds, need_preds);
   Tensor grad_target = make_gradient("target", target, need_target);
   if (need_preds) problem.preds = image_gradient(grad_preds);
   if (need_target) problem.target = image_gradient(grad_target);
 
   const bool wants_gradients = (need_preds || need_target) && preds.numel() > 0;
-  if (wants_gradients && gives_values(problem, preds)) {
-    problem.value = static_cast<float*>(value.mutable_data_ptr());
-    if (wants_error) problem.mean_absolute_error = static_cast<float*>(error.mutable_data_ptr());
+  std::optional<Tensor> loss;
+  if (wants_gradients && gives_loss(problem, preds)) {
+    loss = empty_like_device({}, dtype, preds);
+    problem.loss = static_cast<float*>(loss->mutable_data_ptr());
   } else {
-    find_values(problem, dtype, value, error, preds);
+    loss = find_loss(problem, dtype, preds);
   }
   if (wants_gradients) execute(problem, preds);
-  return {value, error, grad_preds, grad_target};
+  return {*loss, grad_preds, grad_target};
 }
 
 // Whether that takes one pass.
@@ -152,9 +156,9 @@ bool ssim_gives_gradients(const Tensor& preds, const Tensor& target, bool gaussi
                           std::optional<double> data_range,
                           std::optional<std::vector<double>> interval, double k1, double k2,
                           std::int64_t reduction, bool valid) {
-  return gives_values(make_problem(preds, target, {gaussian, sigma, kernel_size, valid}, data_range,
-                                   interval, k1, k2, reduction),
-                      preds);
+  return gives_loss(make_problem(preds, target, {gaussian, sigma, kernel_size, valid}, data_range,
+                                 interval, k1, k2, reduction),
+                    preds);
 }
 
 }  // namespace
@@ -168,10 +172,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(syncfree, library) {
       "float? data_range, float[]? interval, float k1, float k2, int reduction, "
       "bool valid=False) -> (Tensor, Tensor)");
   library.def(
-      "ssim_with_gradients(Tensor preds, Tensor target, float value_weight, float error_weight, "
-      "bool need_preds, bool need_target, bool gaussian, float[] sigma, int[] kernel_size, "
-      "float? data_range, float[]? interval, float k1, float k2, int reduction, "
-      "bool valid=False) -> (Tensor, Tensor, Tensor, Tensor)");
+      "ssim_with_gradients(Tensor preds, Tensor target, float weight, bool need_preds, "
+      "bool need_target, bool gaussian, float[] sigma, int[] kernel_size, float? data_range, "
+      "float[]? interval, float k1, float k2, int reduction, bool valid=False) -> "
+      "(Tensor, Tensor, Tensor)");
   library.def(
       "ssim_gives_gradients(Tensor preds, Tensor target, bool gaussian, float[] sigma, "
       "int[] kernel_size, float? data_range, float[]? interval, float k1, float k2, "

@@ -36,19 +36,19 @@ struct BackwardProblem {
   Gradient preds;  // laid out as (B, C, D, H, W)
   Gradient target;
 
-  // Optional, where the launcher says so: the mean of SSIM over the batch, and the mean absolute
-  // error.
-  float* value = nullptr;
-  float* mean_absolute_error = nullptr;
+  // Optional, where the launcher says so: loss_weight * (1 - mean of SSIM over the batch) +
+  // (1 - loss_weight) * mean absolute error.
+  float* loss = nullptr;
+  double loss_weight = 1.0;
 };
 
 void run(const BackwardProblem& problem, ParallelFor parallel_for);
-bool run_gives_values(const BackwardProblem& problem);
+bool run_gives_loss(const BackwardProblem& problem);
 
 #if defined(SYNCFREE_WITH_CUDA)
 WorkspaceSize workspace_size(const BackwardProblem& problem);
 cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace, cudaStream_t stream);
-bool launch_gives_values(const BackwardProblem& problem);  // on the current device
+bool launch_gives_loss(const BackwardProblem& problem);  // on the current device
 #endif
 
 }  // namespace syncfree::ssim

@@ -41,7 +41,7 @@ BackwardPlan make_plan(const BackwardProblem& problem, double range) {
 
 }  // namespace
 
-bool run_gives_values(const BackwardProblem&) {
+bool run_gives_loss(const BackwardProblem&) {
   return false;
 }
 

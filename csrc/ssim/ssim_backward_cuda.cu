@@ -78,19 +78,23 @@ cudaError_t set_constants(const BackwardProblem& problem, const Workspace& works
                       static_cast<std::uint32_t*>(workspace.zeroed), scratch.constants, stream);
 }
 
-// Values come along with gradients of constants alone, and where the range is known and its inverse
-// a float.
+// A loss comes along with gradients of constants alone, and where the range is known and its
+// inverse a float.
 WalkResults make_results(const BackwardProblem& problem, void* zeroed) {
   double windows = 1.0;
   for (int i = 0; i < 5; ++i) windows *= static_cast<double>(problem.forward.preds.size[i]);
   const int exponent = std::ilogb(problem.forward.range.width());
-  return {static_cast<WalkTotals*>(zeroed), problem.value, problem.mean_absolute_error, windows,
-          std::ldexp(1.0f, -exponent)};
+  return {static_cast<WalkTotals*>(zeroed),
+          problem.loss,
+          problem.loss_weight,
+          windows,
+          std::ldexp(1.0f, -exponent),
+          problem.loss_weight != 1.0};
 }
 
 }  // namespace
 
-bool launch_gives_values(const BackwardProblem& problem) {
+bool launch_gives_loss(const BackwardProblem& problem) {
   const bool arrive = problem.grad_value.data != nullptr || problem.grad_contrast.data != nullptr ||
                       problem.grad_squared_error.data != nullptr ||
                       problem.grad_absolute_error.data != nullptr;
@@ -98,13 +102,13 @@ bool launch_gives_values(const BackwardProblem& problem) {
   return !arrive && problem.forward.reduction == Reduction::kMean &&
          range.source == DataRange::Source::kValue && range.width() >= 0x1p-100 &&
          range.width() <= 0x1p100 && problem.forward.axes[2].pad == kReach && walks_can(problem) &&
-         walks_give_values(make_job<float>(problem));
+         walks_give_loss(make_job<float>(problem));
 }
 
 WorkspaceSize workspace_size(const BackwardProblem& problem) {
   using Range = RangeScratch<double>;
   WorkspaceSize size{Range::wanted(problem) ? sizeof(std::uint32_t) : 0, Range::size(problem)};
-  if (problem.value != nullptr) size.zeroed = sizeof(WalkTotals);
+  if (problem.loss != nullptr) size.zeroed = sizeof(WalkTotals);
   if (!backward_strips_apply(problem)) size.scratch += backward_general_scratch(problem);
   return size;
 }
@@ -113,8 +117,8 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
                    cudaStream_t stream) {
   if (backward_strips_apply(problem)) {
     auto job = make_job<float>(problem);
-    const bool gives_values = problem.value != nullptr;
-    const bool walks = gives_values || backward_walks_apply(problem, job);
+    const bool gives_loss = problem.loss != nullptr;
+    const bool walks = gives_loss || backward_walks_apply(problem, job);
     const bool rings = walks && gradient_rings_apply(job);
     const double tap_sum = rings   ? gradient_ring_tap_sum()
                            : walks ? tap_sum_of(StripWindow::kGaussian)
@@ -122,9 +126,9 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
     const cudaError_t error = set_constants(problem, workspace, tap_sum, job, stream);
     if (error != cudaSuccess) return error;
     const WalkResults results =
-        gives_values ? make_results(problem, workspace.zeroed) : WalkResults{};
+        gives_loss ? make_results(problem, workspace.zeroed) : WalkResults{};
     if (rings) return launch_gradient_rings(job, results, stream);
-    if (gives_values) return launch_backward_walks_with_values(job, results, stream);
+    if (gives_loss) return launch_backward_walks_with_loss(job, results, stream);
     if (walks) return launch_backward_walks(job, stream);
     return launch_backward_strips(job, problem.forward.axes[2], stream);
   }

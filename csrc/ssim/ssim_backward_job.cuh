@@ -108,8 +108,8 @@ bool walks_can(const BackwardProblem& problem);
 bool backward_walks_apply(const BackwardProblem& problem, const BackwardJob<float>& job);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 
-// The mean value of the batch and its mean absolute error, which walks may give along with the
-// gradients; the latter where a gradient arrives for it. How numbers are split: add_in_any_order.
+// Sums of a loss, which walks may give along with its gradients. How numbers are split:
+// add_in_any_order.
 struct ExactSum {
   double high;
   double low;
@@ -122,19 +122,20 @@ struct WalkTotals {
 };
 
 struct WalkResults {
-  WalkTotals* totals;  // zero between launches
-  float* value;
-  float* mean_absolute_error;  // may be null
-  double windows;              // of the batch, as many as its pixels
-  float scale;                 // a power of two about one over the range
+  WalkTotals* totals;  // zero between launches; null where no loss is wanted
+  float* loss;
+  double weight;     // of one minus SSIM; the rest is that of the mean absolute error
+  double windows;    // of the batch, as many as its pixels
+  float scale;       // a power of two about one over the range
+  bool wants_error;  // where it weighs something, and so a gradient arrives for it
 };
 
-bool walks_give_values(const BackwardJob<float>& job);
-cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,
-                                              const WalkResults& results, cudaStream_t stream);
+bool walks_give_loss(const BackwardJob<float>& job);
+cudaError_t launch_backward_walks_with_loss(const BackwardJob<float>& job,
+                                            const WalkResults& results, cudaStream_t stream);
 
-// Both for those walks that rings do faster, whose waiting rows stand in shared memory. Without
-// totals no value is wanted. They take window sums of their own (`gradient_ring_tap_sum`).
+// Both for those walks that rings do faster, whose waiting rows stand in shared memory. They take
+// window sums of their own (`gradient_ring_tap_sum`).
 bool gradient_rings_apply(const BackwardJob<float>& job);
 double gradient_ring_tap_sum();
 cudaError_t launch_gradient_rings(const BackwardJob<float>& job, const WalkResults& results,

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "ssim/ssim_backward_pixels.cuh"
-#include "ssim/ssim_backward_walk_values.cuh"
+#include "ssim/ssim_backward_walk_loss.cuh"
 #include "ssim/ssim_ring_sums.cuh"
 #include "ssim/ssim_strip_pixels.cuh"
 

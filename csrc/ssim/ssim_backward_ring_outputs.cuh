@@ -95,7 +95,7 @@ class RingOutputs {
   static constexpr GradientOrders kOrders = kGradientOrders<kErrors>;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<RingWindow>);
 
-  __device__ bool wants_sums() const { return results_.mean_absolute_error != nullptr; }
+  __device__ bool wants_sums() const { return results_.wants_error; }
 
   using Complete = float[kTermPlanes][kColumns];
 

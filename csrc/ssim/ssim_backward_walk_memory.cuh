@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ssim/ssim_backward_walk_lanes.cuh"
+#include "ssim/ssim_backward_walk_loss.cuh"
 #include "ssim/ssim_backward_walk_terms.cuh"
-#include "ssim/ssim_backward_walk_values.cuh"
 
 namespace syncfree::ssim {
 

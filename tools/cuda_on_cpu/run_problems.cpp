@@ -88,8 +88,8 @@ void ssim::run(const Problem& problem, ParallelFor) {
 void ssim::run(const BackwardProblem& problem, ParallelFor) {
   run_launched(problem);
 }
-bool ssim::run_gives_values(const BackwardProblem& problem) {
-  return launch_gives_values(problem);
+bool ssim::run_gives_loss(const BackwardProblem& problem) {
+  return launch_gives_loss(problem);
 }
 void scale::run(const Problem& problem, ParallelFor) {
   run_launched(problem);

@@ -15,17 +15,15 @@ from syncfree._ops.ssim import check_images
 def _fake(
     preds: Tensor,
     target: Tensor,
-    value_weight: float,
-    error_weight: float,
+    weight: float,
     need_preds: bool,
     need_target: bool,
     *options: Any,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     check_images(preds, target)
     wide = torch.float64 if preds.dtype == torch.float64 else torch.float32
-    value = preds.new_empty((), dtype=wide)
-    error = preds.new_empty(() if error_weight != 0 else (0,), dtype=wide)
-    return value, error, gradient_like(preds, need_preds), gradient_like(target, need_target)
+    loss = preds.new_empty((), dtype=wide)
+    return loss, gradient_like(preds, need_preds), gradient_like(target, need_target)
 
 
 def _fake_answer(preds: Tensor, target: Tensor, *options: Any) -> bool:

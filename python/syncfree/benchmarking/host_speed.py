@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-FULL_SPEED = 1.15  # of the least time that the work took
+FULL_SPEED = 1.1  # of the least time that the work took
 MOST_CORES = 16  # looked at for one of full speed: 0.1 to 0.6 ms each
 REMEMBERED_S = 120.0  # so that a clock that nothing can sustain is not waited for for ever
 

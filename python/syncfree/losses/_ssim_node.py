@@ -95,19 +95,18 @@ class SsimLoss(Differentiable):
         in_one_pass: bool,
         options: tuple[Any, ...],
     ) -> Tensor:
-        if in_one_pass:
-            needs = ctx.needs_input_grad[:2]
-            similarity, error, *ctx.gradients = ssim_with_gradients(
-                preds, target, -weight, 1 - weight, *needs, *options
-            )
-        elif weight == 1:
-            similarity = ssim(preds, target, *options)
-        else:
-            _, similarity, error = image_quality(preds, target, *options[:-1])  # with borders
         ctx.save_for_backward(preds, target)
         ctx.weight = weight
         ctx.options = options
-        return 1 - similarity if weight == 1 else mixture(error, similarity, weight)
+        if in_one_pass:
+            needs = ctx.needs_input_grad[:2]
+            loss, *ctx.gradients = ssim_with_gradients(preds, target, weight, *needs, *options)
+        elif weight == 1:
+            loss = 1 - ssim(preds, target, *options)
+        else:
+            _, similarity, error = image_quality(preds, target, *options[:-1])  # with borders
+            loss = mixture(error, similarity, weight)
+        return loss
 
     @staticmethod
     def backward(ctx: Any, arrived: Tensor) -> Any:

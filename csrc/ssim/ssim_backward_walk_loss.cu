@@ -11,15 +11,15 @@ using Access = VectorPixelsOf<float>;
 // Half-precision gradients are rounded, and must have been scaled by what arrives before. By the
 // shape of the image alone, as for gradients without values, but the pass that finds values by
 // itself is saved, so that less is large.
-bool walks_give_values(const BackwardJob<float>& job) {
+bool walks_give_loss(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 224;
   if (job.preds.dtype != DType::kFloat32 || !Access::apply(job)) return false;
   return gradient_rings_apply(job) ||
          (job.axes[1].size >= kLeast && job.axes[2].size >= kLeast && walks_fit<1, true>());
 }
 
-cudaError_t launch_backward_walks_with_values(const BackwardJob<float>& job,
-                                              const WalkResults& results, cudaStream_t stream) {
+cudaError_t launch_backward_walks_with_loss(const BackwardJob<float>& job,
+                                            const WalkResults& results, cudaStream_t stream) {
   return job.grad_absolute_error.arrives()
              ? start_walks<Access, 1, true, true>(job, results, stream)
              : start_walks<Access, 1, false, true>(job, results, stream);

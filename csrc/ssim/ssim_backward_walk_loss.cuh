@@ -1,4 +1,4 @@
-// The mean value and the mean absolute error of a batch, found on the way to the gradients.
+// The loss of a batch, found on the way to its gradients.
 #pragma once
 
 #include "core/block_sum.cuh"
@@ -56,7 +56,7 @@ class WalkSum {
   __device__ void hand_in(const LaneTotals& lane) const {
     WalkTotals& totals = *results_.totals;
     add(totals.deficit, lane.deficit);
-    if (results_.mean_absolute_error != nullptr) add(totals.absolute_error, lane.absolute_error);
+    if (results_.wants_error) add(totals.absolute_error, lane.absolute_error);
     if (threadIdx.x % 32 == 0 && is_last_arrival(&totals.ticket, 1, gridDim.x)) finish(totals);
   }
 
@@ -76,10 +76,12 @@ class WalkSum {
 
   __device__ void finish(WalkTotals& totals) const {
     const double value = mean_from_deficit(2.0 * take(totals.deficit), results_.windows);
-    *results_.value = static_cast<float>(value);
-    if (results_.mean_absolute_error == nullptr) return;
-    const double sum = take(totals.absolute_error) / static_cast<double>(results_.scale);
-    *results_.mean_absolute_error = static_cast<float>(sum / results_.windows);
+    double loss = results_.weight * (1.0 - value);
+    if (results_.wants_error) {
+      const double sum = take(totals.absolute_error) / static_cast<double>(results_.scale);
+      loss += (1.0 - results_.weight) * (sum / results_.windows);
+    }
+    *results_.loss = static_cast<float>(loss);
   }
 
   const WalkResults& results_;
