@@ -98,6 +98,7 @@ class SsimLoss(Differentiable):
         ctx.save_for_backward(preds, target)
         ctx.weight = weight
         ctx.options = options
+        loss: Tensor
         if in_one_pass:
             needs = ctx.needs_input_grad[:2]
             loss, *ctx.gradients = ssim_with_gradients(preds, target, weight, *needs, *options)
