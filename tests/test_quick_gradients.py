@@ -8,6 +8,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -118,21 +119,14 @@ def test_errors_are_those_of_the_usual_way(device: str) -> None:
 @pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)], ids=str)
 def test_only_what_is_asked_for_is_found(asked: tuple[int, ...], device: str) -> None:
     """Of two that need a gradient, of which the usual way would find both."""
-
-    class Mode(TorchDispatchMode):
-        needs: list[tuple[bool, bool]] = []  # noqa: RUF012
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            if function is torch.ops.syncfree.ssim_backward.default:
-                self.needs.append((args[7], args[8]))
-            return function(*args, **(kwargs or {}))
-
     both = leaves(device)
     want = gradients(lambda x, y: DifferentiableSsim.quick(x, y, *SSIM_OPTIONS), *both)
     value = DifferentiableSsim.quick(*both, *SSIM_OPTIONS)
-    with Mode() as mode:
+    with Ops() as ops:
         got = torch.autograd.grad(value, [both[i] for i in asked], torch.ones_like(value))
-    assert mode.needs == [(0 in asked, 1 in asked)]
+    ((name, arguments),) = ops.seen
+    assert name == "ssim_backward"
+    assert arguments[7:9] == (0 in asked, 1 in asked)
     assert all(torch.equal(g, want[i]) for g, i in zip(got, asked, strict=True))
 
 
@@ -200,6 +194,78 @@ def test_compiled_backward_passes(call: Callable[[Tensor, Tensor], Results], dev
                 torch.testing.assert_close(leaf.grad, 2 * gradient, rtol=1e-5, atol=1e-9)
 
 
+class Ops(TorchDispatchMode):
+    """Those of ours that run, by name, with their arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        name = str(function)
+        if name.startswith("syncfree."):
+            self.seen.append((name.split(".")[1], args))
+        return function(*args, **(kwargs or {}))
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.seen]
+
+
+@pytest.mark.usefixtures("either_way")
+def test_one_pass_is_used_once(device: str) -> None:
+    a, b = leaves(device)
+    with Ops() as ops:
+        value = in_one_pass(a, b)
+    assert ops.names() == ["ssim_with_gradients"]
+    for expected in (["may_scale", "scale_"], ["ssim_backward"]):
+        with Ops() as ops:
+            torch.autograd.grad(3 * value, (a, b), retain_graph=True)
+        assert ops.names() == expected
+
+
+@pytest.mark.parametrize("when", ["tensor", "node"])
+def test_a_hook_of_one_loss_that_calls_the_node_of_another(when: str, device: str) -> None:
+    """Each node has gradients of its own, whichever the engine is at."""
+    first, second = leaves(device), tuple(x.requires_grad_() for x in pair(device, seed=1))
+    want = torch.autograd.grad(in_one_pass(*second), second)
+    one, other = in_one_pass(*first), in_one_pass(*second)
+    got: list[Tensor] = []
+
+    def call(gradient: Any) -> None:
+        with torch.no_grad():
+            arrived = gradient[0] if when == "node" else gradient
+            got.extend(other.grad_fn(torch.ones_like(arrived))[:2])
+
+    if when == "tensor":
+        one.register_hook(call)
+    else:
+        one.grad_fn.register_prehook(call)
+    one.backward()
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-9)
+
+
+class NoGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> None:
+        return None
+
+
+@pytest.mark.usefixtures("either_way")
+@pytest.mark.parametrize("call", COMPILED.values(), ids=COMPILED)
+def test_where_no_gradient_arrives(call: Callable[[Tensor, Tensor], Results], device: str) -> None:
+    a, b = leaves(device)
+    result = call(a, b)
+    value = result if isinstance(result, Tensor) else result[0]
+    NoGradient.apply(value).sum().backward()
+    assert a.grad is None
+    assert b.grad is None
+
+
 def test_saved_tensors_go_where_hooks_send_them(device: str) -> None:
     a, b = leaves(device)
     packed: list[Tensor] = []
@@ -242,15 +308,21 @@ def test_errors_of_a_backward_pass(usual: bool, device: str) -> None:
         value.backward()
 
 
+@pytest.mark.parametrize("shape", [(2, 2, 14, 19), (1, 1, 224, 256)], ids=str)
 @pytest.mark.parametrize("name", ["ssim", "l1-ssim-loss", "psnr"])
-def test_what_torch_jit_traces_has_its_gradient(name: str, device: str) -> None:
-    a, b = leaves(device)
+@pytest.mark.usefixtures("either_way")
+def test_what_torch_jit_traces_has_its_gradient(
+    name: str, shape: tuple[int, ...], device: str
+) -> None:
+    """Of frames too, whose losses ask operators on CUDA what they can."""
+    a, b = (x.requires_grad_() for x in image_pair(shape, torch.float32, device))
     want = torch.autograd.grad(total(CALLS[name](a, b)), (a, b))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated
         traced = torch.jit.trace(lambda x, y: total(CALLS[name](x, y)), (a, b), check_trace=False)
         got = torch.autograd.grad(traced(a, b), (a, b))
-    assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["ssim", "ssim-loss", "l1-ssim-loss", "psnr"])

@@ -3,6 +3,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <stdexcept>
+
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
 #include <memory>
@@ -41,23 +42,17 @@ bool is_batched(const at::Tensor& tensor) {
 
 // Gradients that came with the value, for the first backward pass. They hang at the node as a hook
 // that does nothing: compiled autograd would make inputs of its graph of what a context holds, and
-// hand the same memory to each pass. There the gradients are found anew.
+// hand the same memory to each pass.
 class KeptGradients : public torch::autograd::FunctionPostHook {
  public:
-  variable_list gradients;
+  mutable variable_list gradients;
 
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     return outputs;
   }
-  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
-
-  // Who comes again finds none. torch runs one backward pass of a node at a time.
-  static variable_list take() {
-    if (const auto node = torch::autograd::get_current_node())
-      for (const auto& hook : node->post_hooks())
-        if (auto* kept = dynamic_cast<KeptGradients*>(hook.get()))
-          return std::exchange(kept->gradients, {});
-    return {};
+  // Its graph finds the gradients anew.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {
+    gradients.clear();
   }
 };
 
@@ -100,12 +95,14 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const at::Tensor none;
     const at::Tensor& arrived = grads[0];
+    const variable_list kept = take_gradients(context);
     if (!arrived.defined()) return {none, none, none, none, none};
     const auto& operators = *syncfree::call::loss_operators;
     const variable_list images = context->get_saved_variables();  // raises if they have changed
     const bool needs[] = {context->needs_input_grad(0), context->needs_input_grad(1)};
-    const variable_list kept = syncfree::call::KeptGradients::take();
-    if (!kept.empty() && !at::GradMode::is_enabled() && !syncfree::call::is_batched(arrived)) {
+    const bool differs = at::GradMode::is_enabled() || syncfree::call::is_batched(arrived) ||
+                         torch::jit::tracer::isTracing();
+    if (!kept.empty() && !differs) {
       Stack stack{kept[0], kept[1], arrived}, question = stack;
       operators.may_scale.handle.callBoxed(question);
       if (question[0].toBool()) {
@@ -126,6 +123,19 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     const variable_list gradients =
         syncfree::call::first_derivative(operators.gradients, std::move(stack));
     return {needs[0] ? gradients[0] : none, needs[1] ? gradients[1] : none, none, none, none};
+  }
+
+ private:
+  // Who comes again finds none: torch runs one backward pass of a node at a time. So does who calls
+  // the node past the engine, whose current node is none then, or that of another loss.
+  static variable_list take_gradients(const AutogradContext* context) {
+    const auto node = torch::autograd::get_current_node();
+    const auto* own = dynamic_cast<torch::autograd::CppNode<SyncfreeSsimLoss>*>(node.get());
+    if (own == nullptr || &own->ctx_ != context) return {};
+    for (const auto& hook : own->post_hooks())
+      if (const auto* kept = dynamic_cast<syncfree::call::KeptGradients*>(hook.get()))
+        return std::exchange(kept->gradients, {});
+    return {};
   }
 };
 

@@ -89,7 +89,7 @@ bool gives_loss(const BackwardProblem& problem, [[maybe_unused]] const Tensor& i
 
 // In passes of its own.
 Tensor find_loss(const BackwardProblem& problem, DType dtype, const Tensor& images) {
-  const double weight = problem.loss_weight;
+  const double weight = *problem.loss_weight;
   ssim::Problem forward = problem.forward;
   Tensor value = empty_like_device({}, dtype, images);
   forward.value = value.mutable_data_ptr();
@@ -128,9 +128,6 @@ std::tuple<Tensor, Tensor, Tensor> ssim_with_gradients(
                                          data_range, interval, k1, k2, reduction);
   if (problem.forward.reduction != Reduction::kMean)
     fail_value("Expected `reduction` to be the mean (1), but got ", reduction, ".");
-  problem.constant_grad_value = -weight;
-  problem.constant_grad_absolute_error =
-      (1.0 - weight) / static_cast<double>(std::max<std::int64_t>(preds.numel(), 1));
   problem.loss_weight = weight;
   const DType dtype = dtype_of(preds) == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Tensor grad_preds = make_gradient("preds", preds, need_preds);

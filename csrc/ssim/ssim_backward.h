@@ -2,6 +2,9 @@
 // launchers.
 #pragma once
 
+#include <algorithm>
+#include <optional>
+
 #include "ssim/ssim.h"
 
 namespace syncfree::ssim {
@@ -29,17 +32,22 @@ struct BackwardProblem {
   TensorView grad_squared_error;   // (B), for the sums of `Problem`
   TensorView grad_absolute_error;  // (B)
 
-  // The same for all images, where there is no tensor.
-  double constant_grad_value = 0.0;
-  double constant_grad_absolute_error = 0.0;
+  // In place of these: as if 1 had arrived for a loss, loss_weight * (1 - mean of SSIM over the
+  // batch) + (1 - loss_weight) * mean absolute error.
+  std::optional<double> loss_weight;
+
+  double constant_grad_value() const { return loss_weight ? -*loss_weight : 0.0; }
+  double constant_grad_absolute_error() const {
+    if (!loss_weight) return 0.0;
+    return (1.0 - *loss_weight) /
+           static_cast<double>(std::max<std::int64_t>(forward.preds.numel(), 1));
+  }
 
   Gradient preds;  // laid out as (B, C, D, H, W)
   Gradient target;
 
-  // Optional, where the launcher says so: loss_weight * (1 - mean of SSIM over the batch) +
-  // (1 - loss_weight) * mean absolute error.
+  // Optional, where the launcher says so: that loss.
   float* loss = nullptr;
-  double loss_weight = 1.0;
 };
 
 void run(const BackwardProblem& problem, ParallelFor parallel_for);

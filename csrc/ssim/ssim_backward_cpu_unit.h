@@ -17,12 +17,12 @@ class Backward {
   void run(const Unit& unit) {
     plane_ = unit.plane;
     const std::int64_t image = plane_ / images_.preds.size[1];
-    value_weight_ =
-        upstream(problem_.grad_value, problem_.constant_grad_value).of(image) * plan_.shares.value;
+    value_weight_ = upstream(problem_.grad_value, problem_.constant_grad_value()).of(image) *
+                    plan_.shares.value;
     contrast_weight_ = upstream(problem_.grad_contrast).of(image) * plan_.shares.contrast;
     squared_weight_ = 2.0 * upstream(problem_.grad_squared_error).of(image);
     absolute_weight_ =
-        upstream(problem_.grad_absolute_error, problem_.constant_grad_absolute_error).of(image);
+        upstream(problem_.grad_absolute_error, problem_.constant_grad_absolute_error()).of(image);
     for (AxisName axis : {kDepth, kHeight, kWidth}) {
       pixels_[axis] = plan_.axes[axis].pixels(unit.piece[axis]);
       windows_[axis] = plan_.axes[axis].windows_over(pixels_[axis]);

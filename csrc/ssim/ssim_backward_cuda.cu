@@ -52,11 +52,11 @@ BackwardJob<Acc> make_job(const BackwardProblem& problem) {
   for (int axis = 0; axis < 3; ++axis) job.axes[axis] = backward_axis(images, axis);
   job.clamp = make_clamp<Acc>(images.range, images.preds.dtype, images.target.dtype);
   job.constants_in_memory = nullptr;
-  job.grad_value = upstream(problem.grad_value, problem.constant_grad_value);
+  job.grad_value = upstream(problem.grad_value, problem.constant_grad_value());
   job.grad_contrast = upstream(problem.grad_contrast);
   job.grad_squared_error = upstream(problem.grad_squared_error);
   job.grad_absolute_error =
-      upstream(problem.grad_absolute_error, problem.constant_grad_absolute_error);
+      upstream(problem.grad_absolute_error, problem.constant_grad_absolute_error());
   job.grad_map = make_image<Image>(problem.grad_map);
   job.shares = window_shares(images);
   job.grad_preds = make_gradient(problem.preds);
@@ -86,10 +86,10 @@ WalkResults make_results(const BackwardProblem& problem, void* zeroed) {
   const int exponent = std::ilogb(problem.forward.range.width());
   return {static_cast<WalkTotals*>(zeroed),
           problem.loss,
-          problem.loss_weight,
+          *problem.loss_weight,
           windows,
           std::ldexp(1.0f, -exponent),
-          problem.loss_weight != 1.0};
+          *problem.loss_weight != 1.0};
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ cudaError_t launch(const BackwardProblem& problem, const Workspace& workspace,
                    cudaStream_t stream) {
   if (backward_strips_apply(problem)) {
     auto job = make_job<float>(problem);
-    const bool gives_loss = problem.loss != nullptr;
+    const bool gives_loss = problem.loss != nullptr && problem.loss_weight;
     const bool walks = gives_loss || backward_walks_apply(problem, job);
     const bool rings = walks && gradient_rings_apply(job);
     const double tap_sum = rings   ? gradient_ring_tap_sum()

@@ -1,4 +1,4 @@
-// Gradients with the mean value of the batch: which images these are.
+// Gradients with their loss: of which images.
 #include "ssim/ssim_backward_walk_launch.cuh"
 
 namespace syncfree::ssim {
@@ -9,7 +9,7 @@ using Access = VectorPixelsOf<float>;
 }  // namespace
 
 // Half-precision gradients are rounded, and must have been scaled by what arrives before. By the
-// shape of the image alone, as for gradients without values, but the pass that finds values by
+// shape of the image alone, as for gradients without a loss, but the pass that finds the loss by
 // itself is saved, so that less is large.
 bool walks_give_loss(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 224;

@@ -178,15 +178,11 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors, bo
   float* arriving;
   check(cudaMalloc(&arriving, sizeof weights));
   check(cudaMemcpy(arriving, weights, sizeof weights, cudaMemcpyHostToDevice));
-  float* values;
-  check(cudaMalloc(&values, 2 * sizeof *values));
+  float* value;
+  check(cudaMalloc(&value, sizeof *value));
   if (loss) {
-    problem.constant_grad_value = weights[0];
-    problem.value = values;
-    if (errors) {
-      problem.constant_grad_absolute_error = weights[1];
-      problem.mean_absolute_error = values + 1;
-    }
+    problem.loss_weight = errors ? 0.2 : 1.0;
+    problem.loss = value;
   } else {
     problem.grad_value.data = arriving;
   }
@@ -205,7 +201,7 @@ void time_gradients(const std::string& name, const Batch& batch, bool errors, bo
   time_case(name, [&] { check(ssim::launch(problem, memory.workspace, nullptr)); }, pixel);
   for (ssim::Gradient* gradient : {&problem.preds, &problem.target}) cudaFree(gradient->data);
   cudaFree(arriving);
-  cudaFree(values);
+  cudaFree(value);
 }
 
 void time_all(int images, int height, int width) {

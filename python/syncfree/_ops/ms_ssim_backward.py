@@ -38,11 +38,14 @@ class DifferentiableMultiscaleSsim(Differentiable):
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
         value, *scales = multiscale_ssim_with_scales(preds, target, *options)
         ctx.save_for_backward(preds, target, *scales)
+        ctx.set_materialize_grads(False)
         ctx.options = options
         return value
 
     @staticmethod
-    def backward(ctx: Any, value: Tensor) -> Any:
+    def backward(ctx: Any, value: Tensor | None) -> Any:
+        if value is None:
+            return (None,) * len(ctx.needs_input_grad)
         needs = ctx.needs_input_grad[:2]
         arguments = *ctx.saved_tensors, value, *needs, *ctx.options
         gradients = first_derivative(multiscale_ssim_backward, needs, *arguments)

@@ -34,11 +34,12 @@ class DifferentiablePsnr(Differentiable):
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
         ctx.save_for_backward(preds, target)
+        ctx.set_materialize_grads(False)
         ctx.options = options
         return psnr(preds, target, *options)
 
     @staticmethod
-    def backward(ctx: Any, grad_value: Tensor) -> Any:
+    def backward(ctx: Any, grad_value: Tensor | None) -> Any:
         return _gradients(ctx, grad_value)
 
 
@@ -51,16 +52,19 @@ class PsnrWithGradient(Differentiable):
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, value: Tensor, *options: Any) -> Tensor:
         ctx.save_for_backward(preds, target)
+        ctx.set_materialize_grads(False)
         ctx.options = options
         return value.clone()  # what autograd takes for a view could not be written in place
 
     @staticmethod
-    def backward(ctx: Any, grad_value: Tensor) -> Any:
+    def backward(ctx: Any, grad_value: Tensor | None) -> Any:
         return _gradients(ctx, grad_value)
 
 
-def _gradients(ctx: Any, grad_value: Tensor) -> Any:
+def _gradients(ctx: Any, grad_value: Tensor | None) -> Any:
     """Of all arguments, the operands first."""
+    if grad_value is None:
+        return (None,) * len(ctx.needs_input_grad)
     preds, target = ctx.saved_tensors
     needs = ctx.needs_input_grad[:2]
     arguments = preds, target, grad_value, *needs, *ctx.options

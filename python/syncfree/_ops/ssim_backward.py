@@ -62,6 +62,8 @@ def gradients_of(
     """
     needs = ctx.needs_input_grad[:2]
     arrived = value, contrast, full, squared_error, absolute_error
+    if all(each is None for each in arrived):
+        return (None,) * len(ctx.needs_input_grad)
     arguments = *images, *arrived, *needs, *ctx.options
     gradients = first_derivative(ssim_backward, needs, *arguments)
     return *gradients, *[None] * (len(ctx.needs_input_grad) - 2)

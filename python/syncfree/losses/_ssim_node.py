@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
+from torch.jit import is_tracing
 
 from syncfree._capture import is_capturing
 from syncfree._ops.gradient import Differentiable
@@ -64,10 +65,10 @@ def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) 
     """Whether a kernel gives them with the value, and somebody has use for that.
 
     The graph of a captured forward pass cannot know how often that of the backward pass is
-    replayed. Who checkpoints activations or moves what is saved wants memory, not to find gradients
+    replayed, and torch.jit.trace takes no operator that answers a question. Who checkpoints activations or moves what is saved wants memory, not to find gradients
     in a pass that throws them away.
     """
-    if not preds.is_cuda or preds.is_nested:
+    if not preds.is_cuda or preds.is_nested or is_tracing():
         return False
     shape = preds.shape
     if len(shape) != 4 or min(shape[2:]) < _LEAST_SIZE:
@@ -96,6 +97,7 @@ class SsimLoss(Differentiable):
         options: tuple[Any, ...],
     ) -> Tensor:
         ctx.save_for_backward(preds, target)
+        ctx.set_materialize_grads(False)
         ctx.weight = weight
         ctx.options = options
         loss: Tensor
@@ -110,10 +112,12 @@ class SsimLoss(Differentiable):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, arrived: Tensor) -> Any:
+    def backward(ctx: Any, arrived: Tensor | None) -> Any:
+        if arrived is None:
+            return (None,) * 5
         images = ctx.saved_tensors  # raises if they have changed
         gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
-        differs = torch.is_grad_enabled() or _is_batched(arrived, images[0])
+        differs = torch.is_grad_enabled() or _is_batched(arrived, images[0]) or is_tracing()
         if gradients is not None and not differs and may_scale(*gradients, arrived):
             scale(*gradients, arrived)
             needs = ctx.needs_input_grad[:2]
