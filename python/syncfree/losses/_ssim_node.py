@@ -65,8 +65,9 @@ def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) 
     """Whether a kernel gives them with the value, and somebody has use for that.
 
     The graph of a captured forward pass cannot know how often that of the backward pass is
-    replayed, and torch.jit.trace takes no operator that answers a question. Who checkpoints activations or moves what is saved wants memory, not to find gradients
-    in a pass that throws them away.
+    replayed, and torch.jit.trace takes no operator that answers a question. Who checkpoints
+    activations or moves what is saved wants memory, not to find gradients in a pass that throws
+    them away.
     """
     if not preds.is_cuda or preds.is_nested or is_tracing():
         return False
