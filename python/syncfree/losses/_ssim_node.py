@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
-from torch.jit import is_tracing
+from torch.jit._trace import is_tracing
 
 from syncfree._capture import is_capturing
 from syncfree._ops.gradient import Differentiable
