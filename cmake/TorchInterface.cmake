@@ -13,7 +13,8 @@ function(check_torch_source result sources loss)
   if(NOT ${compiles})
     set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
     try_compile(${compiles} "${CMAKE_BINARY_DIR}/${result}" SOURCES ${sources}
-      CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${TORCH_DIR}/include;${ARGN}"
+      CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${TORCH_DIR}/include;${ARGN}" -DCMAKE_UNITY_BUILD=ON
+        -DCMAKE_UNITY_BUILD_BATCH_SIZE=0
       CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON OUTPUT_VARIABLE errors)
   endif()
   if(NOT ${compiles})

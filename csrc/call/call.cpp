@@ -18,7 +18,8 @@
 namespace syncfree::call {
 namespace {
 
-PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) {
+PyObject* call_operator(PyObject* self, PyObject* const* arguments, std::size_t flagged,
+                        PyObject* names) {
   return with_errors([&]() -> PyObject* {
     const auto& op = what_calls<Operator>(self);
     Stack stack;
@@ -44,7 +45,7 @@ PyObject* quick(PyObject*, PyObject* arguments) {
   return with_errors([&]() -> PyObject* {
     auto op = operator_of(name, overload);
     if (!op) return Py_NewRef(usual);
-    return make_callable(call, usual, new Operator(std::move(*op)));
+    return make_callable(call_operator, usual, new Operator(std::move(*op)));
   });
 }
 

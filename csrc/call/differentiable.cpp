@@ -20,7 +20,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 namespace syncfree::call {
-namespace {
 
 constexpr std::size_t kImages = 2;
 
@@ -74,7 +73,6 @@ struct OperatorNode : torch::autograd::Function<Node> {
   }
 };
 
-}  // namespace
 }  // namespace syncfree::call
 
 // At global scope for their names, which torch makes those of the graph's nodes.
@@ -115,7 +113,8 @@ Apply apply_of(std::string_view name) {
   return nullptr;
 }
 
-PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) {
+PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::size_t flagged,
+                             PyObject* names) {
   return with_errors([&]() -> PyObject* {
     const auto& rule = what_calls<Rule>(self);
     Stack stack;
@@ -189,7 +188,7 @@ PyObject* differentiable(PyObject*, PyObject* arguments) {
     if (PyErr_Occurred()) return nullptr;
     auto rule = rule_of(forward, backward, static_cast<std::size_t>(states), std::move(slots));
     if (!rule) return Py_NewRef(usual);
-    return make_callable(call, usual, new Rule(std::move(*rule)));
+    return make_callable(call_with_gradient, usual, new Rule(std::move(*rule)));
   });
 }
 

@@ -12,7 +12,7 @@ namespace syncfree::call {
 namespace {
 
 // The engine knows none of the standard library's exceptions, which are ValueErrors elsewhere.
-variable_list call(const Operator& op, Stack& stack) {
+variable_list gradients_of(const Operator& op, Stack& stack) {
   try {
     op.handle.callBoxed(stack);
   } catch (const std::invalid_argument& error) {
@@ -29,7 +29,7 @@ struct SyncfreeFirstDerivative : torch::autograd::Function<SyncfreeFirstDerivati
   static variable_list forward(AutogradContext* context, at::TensorList,
                                const syncfree::call::Operator* op, syncfree::call::Stack* stack) {
     context->saved_data["name"] = op->handle.schema().name();
-    return syncfree::call::call(*op, *stack);
+    return syncfree::call::gradients_of(*op, *stack);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list&) {
@@ -43,7 +43,7 @@ struct SyncfreeFirstDerivative : torch::autograd::Function<SyncfreeFirstDerivati
 namespace syncfree::call {
 
 variable_list first_derivative(const Operator& op, Stack&& stack) {
-  if (!at::GradMode::is_enabled()) return call(op, stack);
+  if (!at::GradMode::is_enabled()) return gradients_of(op, stack);
   variable_list inputs;
   for (const c10::IValue& value : stack)
     if (value.isTensor()) inputs.push_back(value.toTensor());

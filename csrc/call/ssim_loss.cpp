@@ -159,7 +159,8 @@ bool push_loss(PyObject* const* arguments, std::size_t count, Stack& images, Sta
   return true;
 }
 
-PyObject* apply(PyObject* self, PyObject* const* arguments, std::size_t flagged, PyObject* names) {
+PyObject* call_loss(PyObject* self, PyObject* const* arguments, std::size_t flagged,
+                    PyObject* names) {
   return with_errors([&]() -> PyObject* {
     Stack images, options;
     const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
@@ -197,7 +198,7 @@ PyObject* ssim_loss(PyObject*, PyObject* arguments) {
           new LossOperators{std::move(*ssim),      std::move(*quality),   std::move(*together),
                             std::move(*gradients), std::move(*may_scale), std::move(*scale)};
     }
-    return make_callable(apply, usual, loss_operators);
+    return make_callable(call_loss, usual, loss_operators);
   });
 }
 
