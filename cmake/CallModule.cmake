@@ -1,4 +1,5 @@
-# Quicker calls of our operators from Python, and nodes of autograd's graph, through the C++ interfaces of torch and Python (csrc/call).
+# Quicker calls of our operators from Python, and nodes of autograd's graph, through the C++ interfaces of
+# torch and Python (csrc/call).
 include(TorchInterface)
 
 set(call_sources call.cpp callable.cpp differentiable.cpp first_derivative.cpp kept_call.cpp module.cpp operator.cpp

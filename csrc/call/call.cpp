@@ -23,8 +23,7 @@ PyObject* call_operator(PyObject* self, PyObject* const* arguments, std::size_t 
   return with_errors([&]() -> PyObject* {
     const auto& op = what_calls<Operator>(self);
     Stack stack;
-    const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
-    if (names != nullptr || !push_all(op, arguments, count, stack))
+    if (!push_all(op, arguments, flagged, names, stack))
       return call_usual(self, arguments, flagged, names);
     // torch takes the GIL to let go of a tensor's last reference beside that of its Python object.
     const Stack kept = stack;

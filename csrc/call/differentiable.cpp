@@ -118,8 +118,7 @@ PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::si
   return with_errors([&]() -> PyObject* {
     const auto& rule = what_calls<Rule>(self);
     Stack stack;
-    const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
-    if (names != nullptr || !push_all(rule.forward, arguments, count, stack) ||
+    if (!push_all(rule.forward, arguments, flagged, names, stack) ||
         !takes_nodes(stack[0].toTensor(), stack[1].toTensor()))
       return call_usual(self, arguments, flagged, names);
     const Stack kept = stack;  // until the GIL is back, as in call.cpp

@@ -124,8 +124,10 @@ bool function_mode_is_on() {
   return at::impl::torch_function_mode_enabled();
 }
 
-bool push_all(const Operator& op, PyObject* const* arguments, std::size_t count, Stack& stack) {
-  if (count != op.parameters.size() || function_mode_is_on()) return false;
+bool push_all(const Operator& op, PyObject* const* arguments, std::size_t flagged, PyObject* names,
+              Stack& stack) {
+  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
+  if (names != nullptr || count != op.parameters.size() || function_mode_is_on()) return false;
   stack.reserve(count);
   for (std::size_t i = 0; i < count; ++i)
     if (!push(op.parameters[i], arguments[i], stack)) return false;

@@ -38,9 +38,10 @@ bool push(const Parameter& parameter, PyObject* object, Stack& stack);
 // A mode of Python that wants to see every call: torch's own way asks it.
 bool function_mode_is_on();
 
-// False for arguments that are not plainly of their types, or under a function mode: such calls go
-// torch's own way.
-bool push_all(const Operator& op, PyObject* const* arguments, std::size_t count, Stack& stack);
+// The arguments of a vectorcall. False for those that are not plainly of their types or have names,
+// or under a function mode: such calls go torch's own way.
+bool push_all(const Operator& op, PyObject* const* arguments, std::size_t flagged, PyObject* names,
+              Stack& stack);
 
 // Whether nodes of C++ know what to do with such images: not with nested ones, nor where
 // torch.jit.trace records.

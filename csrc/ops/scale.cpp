@@ -61,8 +61,9 @@ void scale_(Tensor first, Tensor second, const Tensor& factor) {
   execute(problem, first);
 }
 
-// Not where a CUDA graph is captured: each replay would scale what the one before has scaled. A
-// question of its own, since torch functionalizes no operator that writes and returns a number.
+// Of what `scale_` takes. Not where a CUDA graph is captured: each replay would scale what the one
+// before has scaled. A question of its own, since torch functionalizes no operator that writes and
+// returns a number.
 bool may_scale([[maybe_unused]] const Tensor& first, const Tensor&, const Tensor&) {
 #if defined(SYNCFREE_OPS_CUDA)
   return !CudaContext(first).is_capturing();
