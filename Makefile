@@ -11,9 +11,10 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: demo test test-gpu sanitize gpu-status bench readme-figures lint wheel cuda emulate upstream clean setup fuzz help
 
-# More than 8 processes share a GPU badly. Dealt out in small portions, since tests differ a thousandfold.
+# More than 8 processes share a GPU badly. What is left of a slow process's share is stolen, since tests
+# differ a thousandfold.
 GPUS := $(words $(shell nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null || true))
-IN_PARALLEL := --numprocesses=auto --maxprocesses=$(shell echo $$(( 8 * ($(GPUS) > 1 ? $(GPUS) : 1) ))) --maxschedchunk=16
+IN_PARALLEL := --numprocesses=auto --maxprocesses=$(shell echo $$(( 8 * ($(GPUS) > 1 ? $(GPUS) : 1) ))) --dist=worksteal
 
 HAS_TORCH := $(shell $(PYTHON) -c 'import importlib.util as u; print(int(u.find_spec("torch") is not None))' 2>/dev/null)
 ifeq ($(HAS_TORCH),1)

@@ -17,7 +17,7 @@ from detector_stub import stub  # noqa: F401
 from drawing import ORDINARY
 from fake_driver import fake, fake_library  # noqa: F401
 from gpu_record import GpuRecord
-from gpu_turns import turn
+from gpu_turns import in_shares, turn
 from quick_gradients import either_way  # noqa: F401
 from report_cases import report, train  # noqa: F401
 from syncfree.distributed.environment import available_cores
@@ -90,7 +90,7 @@ def pytest_xdist_setupnodes(specs: list[object]) -> None:
     os.environ["OMP_NUM_THREADS"] = str(max(1, available_cores() // len(specs)))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     gpus = torch.cuda.device_count()
     for item in items:
         if item.get_closest_marker("needs_cuda") and gpus == 0:
@@ -99,7 +99,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="fewer than two CUDA devices"))
     # One process begins with tests that want the GPU alone, the others with those that want none.
     if gpus:
-        items.sort(key=lambda item: 0 if _wants_a_gpu_alone(item) else 1 + _uses_a_gpu(item))
+        alone, shared, without = [], [], []
+        for item in items:
+            kind = alone if _wants_a_gpu_alone(item) else shared if _uses_a_gpu(item) else without
+            kind.append(item)
+        processes = getattr(config, "workerinput", {}).get("workercount", 1)
+        items[:] = in_shares(alone + without, shared, processes)
 
 
 def _uses_a_gpu(item: pytest.Item) -> bool:

@@ -1,11 +1,14 @@
-"""Who uses which GPU of a parallel run: some tests beside others, those that time one alone."""
+"""Who uses which GPU of a parallel run, and when: some beside others, those that time one alone."""
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
 @contextmanager
@@ -29,3 +32,13 @@ def turn(folder: Path, gpus: Iterable[str], *, alone: bool) -> Iterator[None]:
                 fcntl.flock(gate, fcntl.LOCK_EX)
                 fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
+
+
+def in_shares(first: Sequence[Item], later: Sequence[Item], processes: int) -> list[Item]:
+    """An order that, cut into equal shares, has a part of `first` at the beginning of each."""
+    return [
+        each
+        for i in range(processes)
+        for kind in (first, later)
+        for each in kind[len(kind) * i // processes : len(kind) * (i + 1) // processes]
+    ]

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from gpu_turns import turn
+from gpu_turns import in_shares, turn
 
 LONG = 20.0
 A_WHILE = 0.3
@@ -88,3 +88,18 @@ def test_all_of_several_in_any_order(use) -> None:
         other.may_leave.set()
     for other in others:
         assert other.entered.wait(LONG)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 27])
+def test_each_share_begins_with_what_comes_first(processes: int) -> None:
+    first, later = [("first", i) for i in range(997)], [("later", i) for i in range(1511)]
+    order = in_shares(first, later, processes)
+    assert [each for each in order if each[0] == "first"] == first
+    assert [each for each in order if each[0] == "later"] == later
+    begin = 0
+    for i in range(processes):  # as work stealing cuts it, to a test or two
+        end = begin + (len(order) - begin) // (processes - i)
+        kinds = [kind for kind, _ in order[begin:end]]
+        assert set(kinds[2 : len(kinds) // 3]) == {"first"}
+        assert set(kinds[len(kinds) // 2 : -2]) == {"later"}
+        begin = end
