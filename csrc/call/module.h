@@ -8,6 +8,10 @@ namespace syncfree::call {
 // (name, overload, usual): a quicker callable for an operator; `usual` where that is not possible.
 PyObject* quick(PyObject* module, PyObject* arguments);
 
+// (name, overload, check, number, has_number, failed, usual): an operator with options that `check`
+// is asked for once; `usual` where that is not possible.
+PyObject* checked(PyObject* module, PyObject* arguments);
+
 // (forward, backward, states, slots, usual): an operator that records another as its gradient.
 PyObject* differentiable(PyObject* module, PyObject* arguments);
 

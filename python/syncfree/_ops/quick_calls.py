@@ -1,6 +1,7 @@
 """Calls of our operators past the work that torch does for operators of any signature.
 
-And where a gradient is recorded, nodes of C++ in place of an autograd.Function's of Python.
+Functions keep options that were checked there, too. Where a gradient is recorded, nodes of C++
+stand in place of an autograd.Function's of Python.
 
 A module of C++ (csrc/call) that was built for one minor version of torch and one of Python, and is
 loaded only there. Elsewhere calls go torch's own way, which takes the host a microsecond more, and
@@ -47,6 +48,31 @@ def quicken(overload: Any) -> None:
         schema = overload._schema
         overload._op = module.quick(schema.name, schema.overload_name, overload._op)
     overload.with_groups = getattr(overload._op, "with_groups", None) or _unpacking(overload)
+
+
+def checking(
+    overload: Any,
+    check: Callable[..., tuple[Any, ...]],
+    number: Callable[[int], int],
+    has_number: int,
+    failed: Callable[..., Any],
+    usual: Callable[..., Any],
+) -> Callable[..., Any]:
+    """``usual``, for two tensors and the options behind them, without Python in calls like before.
+
+    It calls the overload with both and what ``check`` makes of the options, a tuple of the first of
+    them, flags and the last. Of options that are constants the answer is kept. Flags with the bit
+    ``has_number`` get what ``number`` adds to them. ``failed`` is called, with what it raised in
+    front, where the overload raises RuntimeError or ValueError.
+    """
+    module = _module()
+    if module is None:
+        return usual
+    schema = overload._schema
+    quick: Callable[..., Any] = module.checked(
+        schema.name, schema.overload_name, check, number, has_number, failed, usual
+    )
+    return quick
 
 
 def quicken_gradient(

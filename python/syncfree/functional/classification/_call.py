@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree import _error_records
 from syncfree._ops import accuracy as ops
+from syncfree._ops.quick_calls import checking
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
@@ -45,3 +47,22 @@ def call(
         if others is tensors:
             raise
     return call(op, others, own, options, ignore_index)
+
+
+def checked(
+    op: Any, check: Callable[..., tuple[Any, ...]]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What calls an op with a batch and options, as ``check`` makes them of a function's arguments.
+
+    Twice: the quick way, and the one that torch.compile can look into.
+    """
+
+    def usual(preds: Tensor, target: Tensor, *arguments: Any) -> Any:
+        return call(op, (preds, target), *check(*arguments))
+
+    def failed(error: Exception, *arguments: Any) -> Any:
+        if isinstance(error, RuntimeError):
+            raise _error_records.explain(error) from None
+        return usual(*arguments)  # perhaps in other shapes
+
+    return checking(op, check, _with_call, _VALIDATE, failed, usual), usual

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops import accuracy as ops
 from syncfree._torchmetrics import resolve
@@ -19,13 +20,13 @@ from syncfree.functional.classification._arguments import (
     required_int,
     top_k_list,
 )
-from syncfree.functional.classification._call import call
+from syncfree.functional.classification._call import call, checked
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
 
-_BINARY = ops.ACCURACY["binary"]
-_MULTICLASS = ops.ACCURACY["multiclass"]
-_MULTILABEL = ops.ACCURACY["multilabel"]
+_binary, _binary_in_graph = checked(ops.ACCURACY["binary"], binary_arguments)
+_multiclass, _multiclass_in_graph = checked(ops.ACCURACY["multiclass"], multiclass_arguments)
+_multilabel, _multilabel_in_graph = checked(ops.ACCURACY["multilabel"], multilabel_arguments)
 
 
 def binary_accuracy(
@@ -77,10 +78,8 @@ def binary_accuracy(
         >>> binary_accuracy(torch.tensor([-3.0, 0.1, -0.2, -0.4]), target)  # logits
         tensor(0.7500)
     """
-    own, options, ignored = binary_arguments(
-        threshold, multidim_average, ignore_index, validate_args
-    )
-    value: Tensor = call(_BINARY, (preds, target), own, options, ignored)
+    run = _binary_in_graph if is_dynamo_compiling() else _binary
+    value: Tensor = run(preds, target, threshold, multidim_average, ignore_index, validate_args)
     return value
 
 
@@ -169,10 +168,17 @@ def multiclass_accuracy(
             ops.multiclass_accuracy_top_k, (preds, target), (classes, several), *rest
         )
         return values
-    own, options, ignored = multiclass_arguments(
-        num_classes, average, top_k, multidim_average, ignore_index, validate_args
+    run = _multiclass_in_graph if is_dynamo_compiling() else _multiclass
+    value: Tensor = run(
+        preds,
+        target,
+        num_classes,
+        average,
+        top_k,
+        multidim_average,
+        ignore_index,
+        validate_args,
     )
-    value: Tensor = call(_MULTICLASS, (preds, target), own, options, ignored)
     return value
 
 
@@ -232,10 +238,17 @@ def multilabel_accuracy(
         >>> multilabel_accuracy(preds, target, num_labels=3, average=None)
         tensor([1.0000, 1.0000, 0.5000])
     """
-    own, options, ignored = multilabel_arguments(
-        num_labels, threshold, average, multidim_average, ignore_index, validate_args
+    run = _multilabel_in_graph if is_dynamo_compiling() else _multilabel
+    value: Tensor = run(
+        preds,
+        target,
+        num_labels,
+        threshold,
+        average,
+        multidim_average,
+        ignore_index,
+        validate_args,
     )
-    value: Tensor = call(_MULTILABEL, (preds, target), own, options, ignored)
     return value
 
 
