@@ -1,4 +1,4 @@
-"""Options that are checked once: the answers are those of options checked anew."""
+"""Calls of accuracy without Python around the op: the same answers, with options checked once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from syncfree._ops import accuracy as ops
 from syncfree._ops import psnr, quick_calls
+from syncfree.classification import _counting
 from syncfree.functional.classification import accuracy, multiclass_accuracy
+from syncfree.functional.classification._call import numbered
 from test_quick_calls import Subclass, outcome
 
 # Of functional.classification.accuracy the module, not the function of that name.
@@ -362,6 +364,77 @@ def test_unusual_calls(call: Callable[[Checks], Any]) -> None:
     checks.call(*batch(), 4, True)
     assert call(checks) == "usual"
     assert len(checks.asked) == 1
+
+
+def states(device: str = "cpu") -> tuple[Tensor, ...]:
+    return tuple(torch.zeros(1, dtype=torch.int64, device=device) for _ in range(5))
+
+
+def flags(validate: bool) -> int:
+    return ops.pack_options("micro", False, None, validate)[0] | ops.task_bits("multiclass")
+
+
+@pytest.mark.parametrize("op", [ops.UPDATE, ops.FORWARD], ids=["update", "forward"])
+@pytest.mark.parametrize(
+    ("own", "change"),
+    [
+        ((4, 1), lambda preds, target: (preds, target)),
+        ((4, 5), lambda preds, target: (preds, target)),
+        ((4,), lambda preds, target: (preds, target)),
+        ((4, 1, 1), lambda preds, target: (preds, target)),
+        ([4, 1], lambda preds, target: (preds, target)),
+        ((4, None), lambda preds, target: (preds, target)),
+        ((4, 1), lambda preds, target: (preds, target + 4)),
+        ((4, 1), lambda preds, target: (preds, target[:2])),
+        ((4, 1), lambda preds, target: (preds, target.tolist())),
+        ((4, 1), lambda preds, target: (preds.as_subclass(Subclass), target)),
+        ((3, 1), lambda preds, target: (preds, target.clamp(max=2))),
+    ],
+)
+@pytest.mark.parametrize("validate", [True, False])
+def test_same_counts(
+    op: Any, own: Any, change: Callable[..., Any], validate: bool, device: str
+) -> None:
+    """Of a step of a class: the same answer, and the same in the states."""
+    outcomes = []
+    for way in numbered(op["multiclass"]):
+        counts = states(device)
+        tensors = *change(*batch(device)), *counts
+        for _ in range(2):
+            told = outcome(lambda way=way, given=tensors: way(given, own, flags(validate), 0))
+            outcomes.append((told, [count.item() for count in counts]))
+    assert outcomes[:2] == outcomes[2:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors, own, options, last: (list(tensors), own, options, last),
+        lambda tensors, own, options, last: (tensors, own, options, last, 0),
+        lambda tensors, own, options, last: (tensors, own, options),
+        lambda tensors, own, options, last: (tensors, own, float(options), last),
+        lambda tensors, own, options, last: (tensors, own, 2**70, last),
+        lambda tensors, own, options, last: (tensors[:-1], own, options, last),
+        lambda tensors, own, options, last: (tensors + (tensors[0],) * 20, own, options, last),
+        lambda *_: (),
+    ],
+)
+def test_groups_that_do_not_fit(change: Callable[..., Any]) -> None:
+    call = quick_calls.numbering(
+        ops.ACCURACY["multiclass"],
+        lambda _: pytest.fail("numbered"),
+        ops.VALIDATE,
+        lambda *_: pytest.fail("answered"),
+        lambda *_: "usual",
+    )
+    assert call(*change(batch(), (4, 1), flags(True), 0)) == "usual"
+
+
+def test_steps_of_classes_take_the_quick_way() -> None:
+    for ways in (_counting._UPDATE, _counting._FORWARD):
+        assert {task: type(quick).__name__ for task, (quick, _) in ways.items()} == dict.fromkeys(
+            ("binary", "multiclass", "multilabel"), "Callable"
+        )
 
 
 def test_threads() -> None:

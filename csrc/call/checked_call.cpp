@@ -2,10 +2,6 @@
 //
 // A metric's options are the same in every step of a loop. To look them up in Python and to reach
 // the operator from there takes three frames, half a microsecond of the host's eight.
-#include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <torch/csrc/jit/frontend/tracer.h>
-#include <torch/csrc/utils/object_ptr.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +10,7 @@
 
 #include "callable.h"
 #include "module.h"
-#include "operator.h"
+#include "numbered_call.h"
 
 namespace syncfree::call {
 namespace {
@@ -30,11 +26,8 @@ struct Options {
 };
 
 struct CheckedOperator {
-  Operator op;
-  PyObject* check;          // options -> (own, flags, last)
-  PyObject* number;         // flags -> the same with a number for this call
-  std::int64_t has_number;  // a bit of the flags of calls that get one
-  PyObject* failed;         // (error, preds, target, *options): an answer all the same, or raises
+  NumberedOperator call;
+  PyObject* check;  // options -> (own, flags, last)
   mutable std::array<Options, kKept> kept = {};
   mutable std::size_t oldest = 0;
 };
@@ -51,8 +44,8 @@ bool is_same(PyObject* one, PyObject* constant) {
          PyObject_RichCompareBool(one, constant, Py_EQ) == 1;
 }
 
-Options* find(const CheckedOperator& call, PyObject* const* given, std::size_t count) {
-  for (Options& each : call.kept) {
+Options* find(const CheckedOperator& checked, PyObject* const* given, std::size_t count) {
+  for (Options& each : checked.kept) {
     if (!each.flags || each.given.size() != count) continue;
     std::size_t same = 0;
     while (same < count && is_same(given[same], each.given[same].get())) ++same;
@@ -62,23 +55,23 @@ Options* find(const CheckedOperator& call, PyObject* const* given, std::size_t c
 }
 
 // Without `flags` where the check refuses, which leaves an error, or gives what is not known here.
-Options check(const CheckedOperator& call, PyObject* const* given, std::size_t count) {
+Options check(const CheckedOperator& checked, PyObject* const* given, std::size_t count) {
   Options options;
-  THPObjectPtr checked(PyObject_Vectorcall(call.check, given, count, nullptr));
-  if (!checked || !PyTuple_CheckExact(checked.get()) || PyTuple_GET_SIZE(checked.get()) != 3)
+  THPObjectPtr answer(PyObject_Vectorcall(checked.check, given, count, nullptr));
+  if (!answer || !PyTuple_CheckExact(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 3)
     return options;
-  PyObject* const own = PyTuple_GET_ITEM(checked.get(), 0);
-  PyObject* const flags = PyTuple_GET_ITEM(checked.get(), 1);
-  if (!PyTuple_CheckExact(own) || !PyLong_CheckExact(flags)) return options;
+  PyObject* const own = PyTuple_GET_ITEM(answer.get(), 0);
+  PyObject* const flags = PyTuple_GET_ITEM(answer.get(), 1);
+  if (!PyTuple_CheckExact(own)) return options;
   std::vector<PyObject*> values(PySequence_Fast_ITEMS(own),
                                 PySequence_Fast_ITEMS(own) + PyTuple_GET_SIZE(own));
-  values.insert(values.end(), {flags, PyTuple_GET_ITEM(checked.get(), 2)});
-  const auto& parameters = call.op.parameters;
+  values.insert(values.end(), {flags, PyTuple_GET_ITEM(answer.get(), 2)});
+  const auto& parameters = checked.call.op.parameters;
   if (values.size() + kTensors != parameters.size()) return options;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!push(parameters[kTensors + i], values[i], options.taken)) return options;
-  options.flags = Py_NewRef(flags);
   for (std::size_t i = 0; i < count; ++i) options.given.emplace_back(Py_NewRef(given[i]));
+  options.flags = Py_NewRef(flags);
   return options;
 }
 
@@ -88,48 +81,21 @@ bool are_constants(Options& options) {
   return true;
 }
 
-// `stack` ends with the options, of which `flags` may get a number. False with an error set.
-bool number_call(const CheckedOperator& call, THPObjectPtr flags, Stack& stack) {
-  c10::IValue& value = stack[stack.size() - 2];
-  if ((value.toInt() & call.has_number) == 0) return true;
-  THPObjectPtr numbered(PyObject_CallOneArg(call.number, flags.get()));
-  if (!numbered) return false;
-  value = static_cast<std::int64_t>(PyLong_AsLongLong(numbered.get()));
-  return PyErr_Occurred() == nullptr;
-}
-
-// The error is that of the operator.
-PyObject* answer_failure(const CheckedOperator& call, PyObject* const* arguments,
-                         std::size_t count) {
-  if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
-    return nullptr;
-  PyObject *type = nullptr, *error = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &error, &trace);
-  PyErr_NormalizeException(&type, &error, &trace);
-  THPObjectPtr held[] = {THPObjectPtr(type), THPObjectPtr(error), THPObjectPtr(trace)};
-  std::vector<PyObject*> all{error};
-  all.insert(all.end(), arguments, arguments + count);
-  return PyObject_Vectorcall(call.failed, all.data(), all.size(), nullptr);
-}
-
 PyObject* call_checked(PyObject* self, PyObject* const* arguments, std::size_t flagged,
                        PyObject* names) {
-  const auto& call = what_calls<CheckedOperator>(self);
-  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
-  bool ran = false;
-  PyObject* const result = with_errors([&]() -> PyObject* {
+  return with_errors([&]() -> PyObject* {
+    const auto& checked = what_calls<CheckedOperator>(self);
+    const auto& parameters = checked.call.op.parameters;
+    const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
     Stack stack;
-    stack.reserve(call.op.parameters.size());
-    // What is recorded runs at other places than here, perhaps in a process with other numbers.
-    if (names != nullptr || count < kTensors || function_mode_is_on() ||
-        c10::impl::dispatch_mode_enabled() || torch::jit::tracer::isTracing() ||
-        !push(call.op.parameters[0], arguments[0], stack) ||
-        !push(call.op.parameters[1], arguments[1], stack))
+    stack.reserve(parameters.size());
+    if (count < kTensors || !is_plain(names) || !push(parameters[0], arguments[0], stack) ||
+        !push(parameters[1], arguments[1], stack))
       return call_usual(self, arguments, flagged, names);
     Options fresh;
-    Options* options = find(call, arguments + kTensors, count - kTensors);
+    Options* options = find(checked, arguments + kTensors, count - kTensors);
     if (options == nullptr) {
-      fresh = check(call, arguments + kTensors, count - kTensors);
+      fresh = check(checked, arguments + kTensors, count - kTensors);
       if (!fresh.flags)
         return PyErr_Occurred() ? nullptr : call_usual(self, arguments, flagged, names);
       options = &fresh;
@@ -137,24 +103,15 @@ PyObject* call_checked(PyObject* self, PyObject* const* arguments, std::size_t f
     stack.insert(stack.end(), options->taken.begin(), options->taken.end());
     THPObjectPtr flags(Py_NewRef(options->flags.get()));
     if (options == &fresh && are_constants(fresh))
-      call.kept[call.oldest++ % kKept] = std::move(fresh);
-    if (!number_call(call, std::move(flags), stack)) return nullptr;
-    const Stack kept = stack;  // until the GIL is back, as in call.cpp
-    ran = true;
-    {
-      const WithoutGil without_gil;
-      call.op.handle.callBoxed(stack);
-    }
-    return results_of(std::move(stack));
+      checked.kept[checked.oldest++ % kKept] = std::move(fresh);
+    return run(checked.call, std::move(stack), std::move(flags), arguments, count);
   });
-  return result == nullptr && ran ? answer_failure(call, arguments, count) : result;
 }
 
 bool takes_tensors_first(const Operator& op) {
-  if (op.parameters.size() < kTensors + 2) return false;
   for (std::size_t i = 0; i < kTensors; ++i)
-    if (op.parameters[i] != Parameter{Kind::kTensor}) return false;
-  return op.parameters[op.parameters.size() - 2] == Parameter{Kind::kInt};
+    if (i == op.parameters.size() || op.parameters[i] != Parameter{Kind::kTensor}) return false;
+  return true;
 }
 
 }  // namespace
@@ -167,11 +124,10 @@ PyObject* checked(PyObject*, PyObject* arguments) {
                         &failed, &usual))
     return nullptr;
   return with_errors([&]() -> PyObject* {
-    auto op = operator_of(name, overload);
-    if (!op || !takes_tensors_first(*op)) return Py_NewRef(usual);
-    auto* what = new CheckedOperator{std::move(*op), Py_NewRef(check), Py_NewRef(number),
-                                     has_number, Py_NewRef(failed)};
-    return make_callable(call_checked, usual, what);
+    auto call = numbered_operator(name, overload, number, has_number, failed);
+    if (!call || !takes_tensors_first(call->op)) return Py_NewRef(usual);
+    return make_callable(call_checked, usual,
+                         new CheckedOperator{std::move(*call), Py_NewRef(check)});
   });
 }
 

@@ -9,10 +9,14 @@ PyMethodDef functions[] = {
     {"quick", syncfree::call::quick, METH_VARARGS,
      "A quicker callable for an operator, by name, overload and torch's own callable; that one "
      "where the operator takes or returns what is not known here."},
+    {"numbered", syncfree::call::numbered, METH_VARARGS,
+     "A quicker callable for an operator's tensors in a tuple, options of its own in another, "
+     "flags "
+     "and last option: the operator by name and overload, what gives a call its number, the flag "
+     "of calls that get one, what answers where the operator raises, and the usual callable."},
     {"checked", syncfree::call::checked, METH_VARARGS,
-     "A quicker callable for two tensors and options: the operator by name and overload, what "
-     "checks the options, what gives a call its number, the flag of calls that get one, what "
-     "answers where the operator raises, and the usual callable."},
+     "The same for two tensors and options, of which those that the operator takes are what the "
+     "third argument makes."},
     {"differentiable", syncfree::call::differentiable, METH_VARARGS,
      "A quicker `apply` of an autograd.Function that calls one operator and has another find the "
      "gradients of its first two arguments: names of both, how many tensors behind those two are "

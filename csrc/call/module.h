@@ -8,8 +8,12 @@ namespace syncfree::call {
 // (name, overload, usual): a quicker callable for an operator; `usual` where that is not possible.
 PyObject* quick(PyObject* module, PyObject* arguments);
 
-// (name, overload, check, number, has_number, failed, usual): an operator with options that `check`
-// is asked for once; `usual` where that is not possible.
+// (name, overload, number, has_number, failed, usual): an operator whose calls have numbers, by its
+// tensors, options of its own, flags and last option; `usual` where that is not possible.
+PyObject* numbered(PyObject* module, PyObject* arguments);
+
+// (name, overload, check, number, has_number, failed, usual): the same by two tensors and options,
+// which `check` is asked for once.
 PyObject* checked(PyObject* module, PyObject* arguments);
 
 // (forward, backward, states, slots, usual): an operator that records another as its gradient.

@@ -50,6 +50,27 @@ def quicken(overload: Any) -> None:
     overload.with_groups = getattr(overload._op, "with_groups", None) or _unpacking(overload)
 
 
+def numbering(
+    overload: Any,
+    number: Callable[[int], int],
+    has_number: int,
+    failed: Callable[..., Any],
+    usual: Callable[..., Any],
+) -> Callable[..., Any]:
+    """``usual`` without Python around an overload, for calls that may get a number.
+
+    Its arguments are the overload's tensors in a tuple, options of its own in another, flags, and
+    the last one. Flags with the bit ``has_number`` get what ``number`` adds to them. Where the
+    overload raises RuntimeError or ValueError, ``failed`` is called with that in front.
+    """
+    module = _module()
+    if module is None:
+        return usual
+    names = overload._schema.name, overload._schema.overload_name
+    quick: Callable[..., Any] = module.numbered(*names, number, has_number, failed, usual)
+    return quick
+
+
 def checking(
     overload: Any,
     check: Callable[..., tuple[Any, ...]],
@@ -58,20 +79,16 @@ def checking(
     failed: Callable[..., Any],
     usual: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """``usual``, for two tensors and the options behind them, without Python in calls like before.
+    """As `numbering`, for two tensors and the options behind them.
 
-    It calls the overload with both and what ``check`` makes of the options, a tuple of the first of
-    them, flags and the last. Of options that are constants the answer is kept. Flags with the bit
-    ``has_number`` get what ``number`` adds to them. ``failed`` is called, with what it raised in
-    front, where the overload raises RuntimeError or ValueError.
+    The overload gets what ``check`` makes of the options: a tuple of its own ones, flags, and the
+    last one. Of options that are constants the answer is kept.
     """
     module = _module()
     if module is None:
         return usual
-    schema = overload._schema
-    quick: Callable[..., Any] = module.checked(
-        schema.name, schema.overload_name, check, number, has_number, failed, usual
-    )
+    names = overload._schema.name, overload._schema.overload_name
+    quick: Callable[..., Any] = module.checked(*names, check, number, has_number, failed, usual)
     return quick
 
 

@@ -11,7 +11,7 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree import _error_records
 from syncfree._ops import accuracy as ops
-from syncfree._ops.quick_calls import checking
+from syncfree._ops.quick_calls import checking, numbering
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
@@ -49,16 +49,39 @@ def call(
     return call(op, others, own, options, ignore_index)
 
 
-def checked(
-    op: Any, check: Callable[..., tuple[Any, ...]]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What calls an op with a batch and options, as ``check`` makes them of a function's arguments.
+_Ways = tuple[Callable[..., Any], Callable[..., Any]]
 
-    Twice: the quick way, and the one that torch.compile can look into.
-    """
 
-    def usual(preds: Tensor, target: Tensor, *arguments: Any) -> Any:
-        return call(op, (preds, target), *check(*arguments))
+def numbered(op: Any) -> _Ways:
+    """`call` for an op, as two functions: the quick one, and one for torch.compile to look into."""
+
+    def usual(
+        tensors: tuple[Any, ...], own: tuple[Any, ...], options: int, ignore_index: int
+    ) -> Any:
+        return call(op, tensors, own, options, ignore_index)
+
+    def failed(
+        error: Exception,
+        tensors: tuple[Any, ...],
+        own: tuple[Any, ...],
+        options: int,
+        ignore_index: int,
+    ) -> Any:
+        if isinstance(error, RuntimeError):
+            raise _error_records.explain(error) from None
+        others = in_shapes_of_ops(tensors, own, options)
+        if others is tensors:
+            raise error
+        return call(op, others, own, options, ignore_index)
+
+    return numbering(op, _with_call, _VALIDATE, failed, usual), usual
+
+
+def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
+    """The same for a batch and a function's options, of which ``check`` makes those of `call`."""
+
+    def usual(preds: Tensor, target: Tensor, *options: Any) -> Any:
+        return call(op, (preds, target), *check(*options))
 
     def failed(error: Exception, *arguments: Any) -> Any:
         if isinstance(error, RuntimeError):
