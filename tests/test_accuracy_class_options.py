@@ -132,3 +132,35 @@ def test_samples_are_not_set_apart_later(made: str, device: str) -> None:
         metric.multidim_average = "global" if made == "samplewise" else "samplewise"
     assert metric.multidim_average == made
     torch.testing.assert_close(metric(labels, labels), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "foreign"),
+    [
+        ("BinaryAccuracy", {}, ("num_classes", "num_labels", "top_k", "average")),
+        ("MulticlassAccuracy", {"num_classes": 3}, ("threshold", "num_labels")),
+        ("MultilabelAccuracy", {"num_labels": 3}, ("num_classes", "top_k")),
+    ],
+)
+def test_names_of_other_tasks_options_are_free(
+    name: str, options: dict[str, Any], foreign: tuple[str, ...]
+) -> None:
+    """For attributes of a subclass or a user, which mean nothing to the metric."""
+
+    class Subclass(getattr(classification, name)):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(**options)
+            for each in foreign:
+                setattr(self, each, "one's own")
+
+    metric, plain = Subclass(), getattr(classification, name)(**options)
+    preds, target = torch.rand(4, 3), torch.randint(2, (4, 3))
+    batch = (preds, target[:, 0]) if name == "MulticlassAccuracy" else (preds, target)
+    for each in foreign:
+        setattr(metric, each, 2)
+        assert getattr(metric, each) == 2
+    assert torch.equal(metric(*batch), plain(*batch))
+    for each in foreign:
+        setattr(metric, each, 3)
+    assert torch.equal(metric(*batch), plain(*batch))
+    assert torch.equal(metric.compute(), plain.compute())

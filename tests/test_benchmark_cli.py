@@ -264,7 +264,7 @@ def test_a_sweep_that_was_written_is_drawn_again(script, capsys) -> None:
     ("content", "message"),
     [
         (None, "cannot read gaps.json: No such file or directory"),
-        (b"{", "cannot read gaps.json: Expecting"),
+        (b"{", "cannot read gaps.json: it holds no JSON, as --json of this command writes (Exp"),
         (b"[1]", "cannot read gaps.json: this is no sweep over idle gaps"),
         (b"\xff", "cannot read gaps.json: "),
     ],

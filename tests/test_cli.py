@@ -200,6 +200,34 @@ def test_no_pair_at_all_is_wrong_usage(folders, tmp_path, capsys):
     assert shown.count("unpaired") == 26
 
 
+def test_of_many_files_without_a_partner_some_are_named(folders, tmp_path, capsys):
+    strangers = tmp_path / "strangers"
+    strangers.mkdir()
+    for i in range(60):
+        (strangers / f"other{i}.png").write_bytes((folders[0] / "00.png").read_bytes())
+    assert main(["compare", str(folders[0]), str(strangers)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("unpaired") == 50
+    assert "... and 35 more" in shown
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_empty_path_is_not_the_current_folder(folders, capsys, place):
+    paths = [str(folders[0]), str(folders[1])]
+    paths[place] = ""
+    assert main(["compare", *paths]) == 2
+    assert "got an empty text" in capsys.readouterr().err
+
+
+def test_a_folder_beside_itself_is_told(folders, tmp_path, capsys):
+    link = tmp_path / "link"
+    link.symlink_to(folders[0])
+    assert main(["compare", str(folders[0]), str(link)]) == 0
+    assert "both are the same: each image was compared with itself" in capsys.readouterr().err
+    assert main(["compare", *map(str, folders)]) == 0
+    assert "both are the same" not in capsys.readouterr().err
+
+
 def test_names_with_a_suffix_are_paired_by_option(folders, tmp_path, capsys):
     upscaled = tmp_path / "upscaled"
     upscaled.mkdir()

@@ -287,3 +287,24 @@ def test_results_come_before_all_pictures_are_loaded(folders):
     next(outcomes)
     assert len(taken) < 20
     assert len(list(outcomes)) == 29
+
+
+def test_a_cpu_tells_of_each_batch_at_once(folders, monkeypatch):
+    """What a process has measured is in its journal before it measures more."""
+    for index in range(12):
+        a = picture(index, 20, 20)
+        folders.add(f"{index:02}.png", a, a)
+    options = CompareOptions(device="cpu", batch=2, workers=1)
+    engine = pipeline.make_engine(options)
+    submit, measured = engine.submit, []
+
+    def counting(pictures):
+        measured.extend(pictures)
+        return submit(pictures)
+
+    monkeypatch.setattr(engine, "submit", counting)
+    pairs = find_pairs(folders.ref, folders.test).pairs
+    outcomes = pipeline.compare_pairs(pairs, options, engine)
+    for told in range(1, 13):
+        next(outcomes)
+        assert len(measured) <= told + 1

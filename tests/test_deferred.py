@@ -30,6 +30,17 @@ def test_a_number_and_its_text(device: str) -> None:
     assert math.isclose(shown.latest().item(), 0.125)
 
 
+def test_the_format_of_a_number_wants_one(device: str) -> None:
+    one, three = syncfree.deferred(torch.tensor([0.5], device=device)), torch.zeros(3)
+    wait_for(one)
+    assert f"{one:.2f}" == "0.50"
+    shown = syncfree.deferred(three.to(device))
+    wait_for(shown)
+    with pytest.raises(TypeError, match=r"one element for the format '\.2f', but got shape \[3\]"):
+        f"{shown:.2f}"
+    assert f"{shown}" == str(shown.latest())
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool, torch.uint8]
 )

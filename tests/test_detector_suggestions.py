@@ -25,6 +25,12 @@ from syncfree.detector.suggestions import suggest
             "append `tensor.detach()`",
         ),
         ({"api": "Tensor.item", "source": "if loss.item() > 3:"}, "torch.where(condition"),
+        (
+            {"api": "torch.cuda.synchronize", "source": "torch.cuda.synchronize(); x.unique()"},
+            "CUDA events",
+        ),
+        ({"api": "linalg.inv", "source": "a = linalg.inv(b) + x.unique()[0]"}, "sync-ok: reason"),
+        ({"api": "cudaStreamSynchronize", "source": "a = x.unique()"}, "neighbors"),
         ({"api": "Tensor.item", "source": "assert loss.item() < 9"}, "torch._assert_async("),
         (
             {"api": "Tensor.__bool__", "source": ").all()", "statement": "assert (x > 0 ).all()"},

@@ -147,6 +147,20 @@ def test_a_pause_among_the_items_gets_what_is_held_under_way():
     assert sum(computed) == 9
 
 
+def test_a_cpu_tells_of_each_batch_at_once():
+    """What a rank has measured is told before it measures more."""
+    data = [(torch.rand(1, 3, 3), torch.rand(1, 3, 3)) for _ in range(12)]
+    measured = []
+
+    def counting(images):
+        measured.extend(images)
+        return images
+
+    inference = Inference(counting, {"mse": mse}, torch.device("cpu"), batch=2, workers=1)
+    for told, _ in enumerate(inference.run(iter(range(len(data))), data), start=1):
+        assert len(measured) <= told + 1
+
+
 def test_results_come_before_all_items_are_loaded():
     """Of many shapes, none of which fills a batch: a rank that dies must not lose them all."""
     data = [(torch.rand(1, 1, size), torch.rand(1, 1, size)) for size in range(1, 61)]

@@ -49,6 +49,13 @@ def test_an_item_that_never_fits_fails_alone():
     assert sorted(fitted) == [0, 1, 2, 3, 4, 6, 7]
 
 
+def test_what_is_done_at_once_does_not_wait_for_others():
+    flight = Flight(Work, depth=0)
+    for batch in ([1, 2], [3], [4, 5]):
+        assert [work.batch for work in flight.send(batch)] == [batch]
+    assert not list(flight.land_all())
+
+
 def test_a_batch_that_fits_once_others_have_landed_stays_whole():
     under_way, sizes = [], []
 

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from syncfree.losses import L1SSIMLoss, MSSSIMLoss, SSIMLoss, l1_ssim_loss, ssim_loss
+from syncfree.losses import (
+    L1SSIMLoss,
+    MSSSIMLoss,
+    SSIMLoss,
+    l1_ssim_loss,
+    ms_ssim_loss,
+    ssim_loss,
+)
 
 EACH = pytest.mark.parametrize("kind", [SSIMLoss, L1SSIMLoss, MSSSIMLoss])
 
@@ -40,8 +47,8 @@ def test_options_are_checked_when_a_loss_is_made(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"betas": [0.4, 0.6]}, "of a type tuple"),
-        ({"betas": (1, 2)}, "tuple of floats"),
+        ({"betas": [0.4, 0.6]}, r"of a type tuple, but got list\. Write"),
+        ({"betas": (1, 2)}, r"tuple of floats, but got \(1, 2\)\. Write"),
         ({"normalize": "softmax"}, "`normalize`"),
     ],
     ids=str,
@@ -49,6 +56,31 @@ def test_options_are_checked_when_a_loss_is_made(
 def test_options_of_scales(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MSSSIMLoss(**options)
+
+
+@pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss, ms_ssim_loss])
+@pytest.mark.parametrize("option", ["windowsize", "reduction"])
+def test_unknown_options_name_the_loss_that_was_called(loss: object, option: str) -> None:
+    images = torch.rand(2, 1, 3, 192, 192)
+    with pytest.raises(TypeError, match=rf"^{loss.__name__}\(\) got .* '{option}'. Expected some"):
+        loss(*images, **{option: 1})
+
+
+@pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss, ms_ssim_loss])
+def test_a_size_that_has_no_effect_is_refused(loss: object, device: str) -> None:
+    images = torch.rand(2, 1, 1, 192, 192, device=device)
+    for options, size in (({}, 7), ({"sigma": 1.0}, 11), ({}, (11, 7)), ({"sigma": (1.0, 2.0)}, 3)):
+        with pytest.raises(ValueError, match=r"`kernel_size` to be left out .* follows `sigma`"):
+            loss(*images, kernel_size=size, **options)
+    plain = loss(*images)
+    assert torch.equal(loss(*images, kernel_size=11), plain)
+    assert torch.equal(loss(*images, kernel_size=(11, 11), sigma=1.5), plain)
+    assert not torch.equal(loss(*images, kernel_size=7, gaussian_kernel=False), plain)
+
+
+def test_a_size_counts_for_volumes() -> None:
+    images = torch.rand(2, 1, 1, 12, 12, 12)
+    assert not torch.equal(SSIMLoss(kernel_size=7)(*images), SSIMLoss()(*images))
 
 
 def test_presets_are_checked_too() -> None:

@@ -238,6 +238,23 @@ def test_channels_last(device: str) -> None:
             ssim(empty, empty)
 
 
+def test_images_smaller_than_the_window(device: str) -> None:
+    """The option that sets the window's size is named: not `kernel_size` for a Gaussian."""
+
+    def ssim_of(images: Tensor, **options: object) -> object:
+        return sf.structural_similarity_index_measure(images, images, data_range=1.0, **options)
+
+    for place in (device, "meta"):
+        images = torch.rand(1, 1, 5, 5, device=place)
+        with pytest.raises(RuntimeError, match=r"or, by a smaller `sigma`, a smaller window"):
+            ssim_of(images, kernel_size=3)
+        with pytest.raises(RuntimeError, match=r"or, by a smaller `kernel_size`, a smaller window"):
+            ssim_of(images, gaussian_kernel=False, kernel_size=11)
+        with pytest.raises(RuntimeError, match=r"of 11 taps .* Use larger images\.$"):
+            ssim_of(images, preset="wang")
+        ssim_of(images, sigma=0.5)
+
+
 def test_an_image_alone(device: str) -> None:
     image = torch.rand(16, 16, device=device)
     with pytest.raises(

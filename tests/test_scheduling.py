@@ -282,3 +282,8 @@ def test_wrong_costs(costs, message):
 def test_wrong_sizes(data, options, message):
     with pytest.raises(ValueError, match=message):
         DynamicSampler(data, **options)
+
+
+def test_data_without_a_length():
+    with pytest.raises(TypeError, match=r"a data set with a length, .*; got generator$"):
+        DynamicSampler(item for item in range(3))

@@ -121,7 +121,9 @@ def test_notes_say_what_is_missing() -> None:
     assert notes[1].startswith("3 regions were dropped because all slots were taken")
     recording = Recording((), clock="the host's clock, because it rains", lost=1, problem="why")
     text = str(Summary(recording))
-    assert text == "Times are of the host's clock, because it rains.\n1 region was lost: why."
+    assert text == (
+        "no samples yet\nTimes are of the host's clock, because it rains.\n1 region was lost: why."
+    )
     assert str(Summary(Recording(()))) == "no samples yet"
 
 

@@ -25,7 +25,7 @@ PATHS = [
     "integrations",
 ]
 
-# Tests that fail with ours as README.md or docs/migrating.md says, by the beginning of their names.
+# Tests that fail with ours as docs/differences.md or docs/migrating.md says, by how names begin.
 DOCUMENTED = {
     "unittests.image.test_psnr::test_reduction_for_dim_none": (
         "PSNR `reduction` without `dim` does not warn"

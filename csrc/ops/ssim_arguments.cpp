@@ -23,9 +23,9 @@ std::vector<T> per_axis(const char* name, const std::vector<T>& given, const Ten
   const std::size_t axes = static_cast<std::size_t>(images.dim()) - 2;
   if (given.size() == 1) return std::vector<T>(axes, given[0]);
   if (given.size() != axes)
-    fail_value(
-        "`", name, "` has dimension ", given.size(),
-        ", but expected to be two less that target dimensionality, which is: ", images.dim());
+    fail_value("`", name, "` has dimension ", given.size(),
+               ", but expected to be two less that target dimensionality, which is: ", images.dim(),
+               ". Pass one number, or one for each of the ", axes, " axes behind the channels.");
   return given;
 }
 
@@ -49,14 +49,15 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
         "Padding size should be less than the corresponding input dimension, but got: "
         "padding ",
         pad, " at dimension ", axis + 2, " of input ", shape_text(images), scale_text(scale),
-        ". Use larger images or a smaller window.",
+        ". Use larger images or, by a smaller ", window.sigma > 0 ? "`sigma`" : "`kernel_size`",
+        ", a smaller window.",
         images.sizes().back() > 0 && images.sizes().back() <= kMostChannels
             ? " Channels that come last are moved with `.movedim(-1, 1)`."
             : "");
   if (size + 2 * pad < taps)
     fail_runtime("Calculated padded input size per channel is smaller than the window of ", taps,
                  " taps at dimension ", axis + 2, " of input ", shape_text(images),
-                 scale_text(scale), ".");
+                 scale_text(scale), ". Use larger images.");
 }
 
 }  // namespace

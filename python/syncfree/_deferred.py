@@ -149,7 +149,12 @@ class Deferred:
         latest = self.latest()
         if latest is None:
             return format(math.nan, spec) if spec else "not there yet"
-        return format(latest.item() if latest.ndim == 0 else latest, spec)
+        if spec and latest.numel() != 1:
+            raise TypeError(
+                f"Expected a value of one element for the format {spec!r}, but got shape "
+                f"{list(latest.shape)}. Format its elements: `deferred.latest().tolist()`."
+            )
+        return format(latest.item() if spec or latest.ndim == 0 else latest, spec)
 
     def __str__(self) -> str:
         return format(self, "")

@@ -60,7 +60,8 @@ def check_count(name: str, given: Sequence[float], images: Tensor) -> None:
     if len(given) != images.ndim - 2:
         raise ValueError(
             f"`{name}` has dimension {len(given)}, but expected to be two less that target "
-            f"dimensionality, which is: {images.ndim}"
+            f"dimensionality, which is: {images.ndim}. Pass one number, or one for each of the "
+            f"{images.ndim - 2} axes behind the channels."
         )
 
 
@@ -117,16 +118,21 @@ class _Arguments(NamedTuple):
                 lambda axis=axis, dimension=dimension: (
                     "Padding size should be less than the corresponding input dimension, but got: "
                     f"padding {axis.pad} at dimension {dimension} of input {shape}. "
-                    f"Use larger images or a smaller window.{self._channels_last_advice()}"
+                    f"Use larger images or, by a smaller {self._size()}, a smaller window."
+                    f"{self._channels_last_advice()}"
                 ),
             )
             torch._check(
                 axis.positions > 0,
                 lambda axis=axis, dimension=dimension: (
                     "Calculated padded input size per channel is smaller than the window of "
-                    f"{axis.taps} taps at dimension {dimension} of input {shape}."
+                    f"{axis.taps} taps at dimension {dimension} of input {shape}. "
+                    "Use larger images."
                 ),
             )
+
+    def _size(self) -> str:
+        return "`sigma`" if self.gaussian else "`kernel_size`"
 
     def _channels_last_advice(self) -> str:
         if not 0 < self.preds.shape[-1] <= _MOST_CHANNELS:

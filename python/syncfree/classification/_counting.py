@@ -95,7 +95,8 @@ class CountingMetric(SyncFreeMetric):
         return super()._reductions_of_states()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _OPTIONS and "_op_task" in self.__dict__):
+        # Of this task: another name is the user's own attribute.
+        if not (name in _OPTIONS and "_op_task" in self.__dict__ and name in self.__dict__):
             super().__setattr__(name, value)
             return
         before = getattr(self, name)

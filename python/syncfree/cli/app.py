@@ -66,13 +66,25 @@ def _info(context: typer.Context) -> None:
     raise typer.Exit(info(context.args))
 
 
+def _given_path(text: str) -> Path:
+    if not text:  # which Path takes for the current folder
+        raise typer.BadParameter("expected a path, but got an empty text: an unset variable?")
+    return Path(text)
+
+
 @app.command("compare")
 def _compare(
     reference: Annotated[
-        Path, typer.Argument(metavar="REF", help="Folder of reference images, or one file.")
+        Path,
+        typer.Argument(
+            metavar="REF", parser=_given_path, help="Folder of reference images, or one file."
+        ),
     ],
     test: Annotated[
-        Path, typer.Argument(metavar="TEST", help="Folder of images to judge, or one file.")
+        Path,
+        typer.Argument(
+            metavar="TEST", parser=_given_path, help="Folder of images to judge, or one file."
+        ),
     ],
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per image as CSV.")

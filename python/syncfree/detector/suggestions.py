@@ -395,8 +395,11 @@ def _is_position(source: str) -> bool:
 def _by_source(api: str, source: str) -> str:
     if _CHECKPOINT.search(source):
         return CHECKPOINT
+    # A call that stands in the line under its own name is not one of the others there.
+    own = f"{api.rpartition('.')[2]}("
+    called = own if re.search(rf"\b{re.escape(own)}", source) else source
     for pattern, text in _BY_SOURCE:
-        if re.search(pattern, source):
+        if re.search(pattern, called):
             return text
     if re.search(r"\.(item|tolist)\(|\b(float|int|bool)\(", source):
         return _of_a_read(source)

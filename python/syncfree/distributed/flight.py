@@ -31,7 +31,8 @@ class Flight(Generic[Item, Work]):
 
     Args:
         submit: starts work on a batch.
-        depth: batches under way at once.
+        depth: batches under way at once; with 0 each has landed once it was sent, for a device
+            that the host does not run ahead of.
     """
 
     def __init__(

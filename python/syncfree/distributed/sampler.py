@@ -50,6 +50,10 @@ class DynamicSampler(Sampler[int]):
         fleet: Fleet | None = None,
         divisor: float = DIVISOR,
     ) -> None:
+        if not isinstance(data, (int, Sized)):
+            raise TypeError(
+                f"data is a data set with a length, or that length; got {type(data).__name__}"
+            )
         length = data if isinstance(data, int) else len(data)
         if length < 0:
             raise ValueError(f"data is a data set or its length, at least 0; got {length}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.checks import dtype_name
-from syncfree.functional._arguments import require_tensors
+from syncfree.functional._arguments import number, require_tensors
 from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
@@ -61,6 +61,27 @@ def require_known(loss: str, options: SSIMOptions, known: frozenset[str]) -> Non
             )
 
 
+def require_size_that_counts(preds: Tensor, options: SSIMOptions) -> None:
+    """Raises for a size of a Gaussian window, which follows from sigma as in TorchMetrics.
+
+    Of volumes it counts for the border of the last axis. Presets judge it themselves.
+    """
+    if "kernel_size" not in options or "preset" in options or preds.ndim != 4:
+        return
+    if not options.get("gaussian_kernel", True):
+        return
+    given, sigma = options["kernel_size"], options.get("sigma", 1.5)
+    sizes = given if isinstance(given, (list, tuple)) else (given,)
+    sigmas = sigma if isinstance(sigma, (list, tuple)) else (sigma,)
+    taps = [2 * int(3.5 * number("sigma", each) + 0.5) + 1 for each in sigmas]
+    if any(size not in taps for size in sizes):
+        raise ValueError(
+            f"Expected argument `kernel_size` to be left out beside a Gaussian window, whose size "
+            f"follows `sigma`: {', '.join(map(str, taps))} for {sigma}, but got {given}. Pass a "
+            "smaller or larger `sigma`, or `gaussian_kernel=False` for a uniform window."
+        )
+
+
 def check_options(
     loss: str, data_range: DataRange, options: SSIMOptions, known: frozenset[str]
 ) -> None:
@@ -87,7 +108,8 @@ def require_mask(mask: object, shape: Sequence[int]) -> None:
     """Raises for what is no tensor, or does not expand to the map of this shape."""
     if not isinstance(mask, Tensor):
         raise TypeError(
-            f"Expected argument `mask` to be a tensor or None, but got {type(mask).__name__}."
+            f"Expected argument `mask` to be a tensor or None, but got {type(mask).__name__}. "
+            "Convert it with `torch.as_tensor(mask, device=preds.device)`."
         )
     pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
     if mask.ndim > len(shape) or not all(m in (1, size) for m, size in pairs):

@@ -15,7 +15,9 @@ from syncfree.losses._arguments import (
     SSIMOptions,
     check_options,
     require_floats,
+    require_known,
     require_range,
+    require_size_that_counts,
     window_of,
 )
 
@@ -26,6 +28,9 @@ class MSSSIMOptions(SSIMOptions, total=False):
     betas: tuple[float, ...]
     normalize: Literal["relu", "simple"] | None
     preset: MsSsimPreset
+
+
+_KEYWORDS = MSSSIMOptions.__optional_keys__ | {"data_range"}
 
 
 def ms_ssim_loss(
@@ -79,8 +84,10 @@ def ms_ssim_loss(
         >>> ms_ssim_loss(target, target)
         tensor(0.)
     """
+    require_known("ms_ssim_loss", options, _KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
+    require_size_that_counts(preds, options)
     value = multiscale_structural_similarity_index_measure(
         preds, target, data_range=data_range, **options
     )
@@ -111,8 +118,7 @@ class MSSSIMLoss(nn.Module):
 
     def __init__(self, data_range: DataRange = 1.0, **options: Unpack[MSSSIMOptions]) -> None:
         super().__init__()
-        known = MSSSIMOptions.__optional_keys__ | {"data_range"}
-        check_options(type(self).__name__, data_range, options, known)
+        check_options(type(self).__name__, data_range, options, _KEYWORDS)
         check_betas(options.get("betas", ()))
         normalize_code(options.get("normalize"))
         preset = options.get("preset", "torchmetrics")

@@ -26,6 +26,7 @@ from syncfree.losses._arguments import (
     require_known,
     require_mask,
     require_range,
+    require_size_that_counts,
     window_of,
 )
 from syncfree.losses._ssim_node import loss_as_one_node, mixture
@@ -80,7 +81,8 @@ def ssim_loss(
         mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
             for example (B, 1, H, W). With a negative one the loss on CUDA is NaN.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2`` and ``preset`` of
-            `structural_similarity_index_measure`.
+            `structural_similarity_index_measure`. The size of a Gaussian window follows ``sigma``;
+            another ``kernel_size`` beside it is an error.
 
     Returns:
         A scalar on the images' device, float64 for float64 ``preds``, else float32.
@@ -113,6 +115,7 @@ def ssim_loss(
     require_known("ssim_loss", options, _SSIM_KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
+    require_size_that_counts(preds, options)
     if mask is None:
         loss = loss_as_one_node(preds, target, 1.0, data_range, **options)
         return 1 - wide_similarity(preds, target, data_range, **options) if loss is None else loss
@@ -174,6 +177,7 @@ def l1_ssim_loss(
     require_known("l1_ssim_loss", options, _L1_KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
+    require_size_that_counts(preds, options)
     weight = _share(weight)
     if mask is None:
         loss = loss_as_one_node(preds, target, weight, data_range, **options)

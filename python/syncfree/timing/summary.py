@@ -193,7 +193,7 @@ class Summary:
             f"{verdicts.duration(each.total_us)} ({each.share:.0%}); {each.verdict}"
             for each in self.regions
         ]
-        return "\n".join([*lines, *self.notes]) or "no samples yet"
+        return "\n".join([*(lines or ["no samples yet"]), *self.notes])
 
     def __repr__(self) -> str:
         return f"Summary({len(self.regions)} regions, clock={self.recording.clock!r})"

@@ -196,7 +196,11 @@ def _read(file: str) -> IdleGap:
         return IdleGap.from_json(json.loads(Path(file).read_text(encoding="utf-8")))
     except OSError as error:
         raise BenchmarkError(f"cannot read {file}: {error.strerror}") from None
-    except ValueError as error:  # no JSON either, or no text
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BenchmarkError(
+            f"cannot read {file}: it holds no JSON, as --json of this command writes ({error})"
+        ) from None
+    except ValueError as error:
         raise BenchmarkError(f"cannot read {file}: {error}") from None
 
 

@@ -31,6 +31,7 @@ from syncfree.cli.compare.tables import (
     print_comparison,
     print_error,
     print_fleet,
+    print_note,
     print_problems,
     print_scaling,
 )
@@ -45,6 +46,7 @@ from syncfree.errors import LauncherError, RankError
 
 CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MOST_NAMED = 16
+_MOST_UNPAIRED = 50  # where nothing is paired, some say as much as all
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def compare(request: CompareRequest) -> int:
     try:
         comparison = _run(request)
     except NothingPairedError as error:
-        print_problems(notes, error.pairing.problems, error.pairing.ignored)
+        print_problems(notes, error.pairing.problems, error.pairing.ignored, _MOST_UNPAIRED)
         print_error(notes, str(error))
         return USAGE
     except UsageError as error:
@@ -127,6 +129,8 @@ def compare(request: CompareRequest) -> int:
     ]
     saved.append(_show(comparison, show_all=request.show_all))
     print_problems(notes, comparison.problems, comparison.ignored)
+    if _are_same(request.reference, request.test):
+        print_note(notes, "both are the same: each image was compared with itself")
     failed = not all(saved) or (comparison.problems and not request.ignore_errors)
     return PROBLEMS if failed else CLEAN
 
@@ -224,6 +228,13 @@ def _note_wait(missing: Sequence[int]) -> None:
         f"waiting for rank{'s' if len(missing) > 1 else ''} {shown}{more}: RANK and WORLD_SIZE say "
         "that this process is one of several; --alone compares in it alone"
     )
+
+
+def _are_same(reference: Path, test: Path) -> bool:
+    try:
+        return reference.samefile(test)
+    except OSError:  # gone since
+        return False
 
 
 def _options(request: CompareRequest, workers: int) -> CompareOptions:

@@ -171,8 +171,10 @@ def _batches(
 def _measured(
     batches: Iterable[list[PicturePair] | Outcome], engine: Engine
 ) -> Iterator[Submitted | Outcome]:
-    """Batches with their results, a few behind the submission, so that the device stays busy."""
-    flight = Flight[PicturePair, Submitted](engine.submit, max(BATCHES_IN_FLIGHT, engine.streams))
+    """Batches with their results, a few behind the submission, so that a GPU stays busy."""
+    # What a CPU has measured is done: a process that is killed then shall not lose it.
+    depth = max(BATCHES_IN_FLIGHT, engine.streams) if engine.streams else 0
+    flight = Flight[PicturePair, Submitted](engine.submit, depth)
     for batch in batches:
         if isinstance(batch, Outcome):
             yield batch

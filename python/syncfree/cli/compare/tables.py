@@ -167,18 +167,28 @@ def print_scaling(console: Console, points: Sequence[ScalingPoint]) -> None:
 
 
 def print_problems(
-    console: Console, problems: Sequence[Problem], ignored: Mapping[str, int]
+    console: Console,
+    problems: Sequence[Problem],
+    ignored: Mapping[str, int],
+    most: int | None = None,
 ) -> None:
-    """Print what could not be compared, and which files were not looked at."""
+    """Print which files were not looked at, and what could not be compared, the first `most`."""
     if ignored:
         kinds = ", ".join(f"{_name(kind)} ({count})" for kind, count in sorted(ignored.items()))
         console.print(_text(console, f"not compared, other extensions: {kinds}"))
     if problems:
         console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}:", style="bold")
-    for problem in problems:
+    for problem in problems[:most]:
         line = Text.assemble("  ", (problem.kind, "red"), ": ")
         where = f"{', '.join(map(_name, problem.files))}: " if problem.files else ""
         console.print(line + _text(console, f"{where}{problem.reason}"))
+    if most is not None and len(problems) > most:
+        console.print(f"  ... and {len(problems) - most} more")
+
+
+def print_note(console: Console, message: str) -> None:
+    """Print what a user may not have meant."""
+    console.print(Text("note: ", "yellow") + _text(console, message))
 
 
 def print_error(console: Console, message: str) -> None:

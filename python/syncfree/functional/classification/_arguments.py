@@ -128,7 +128,7 @@ def parse_task(task: object) -> str:
     name = task.lower() if isinstance(task, str) else None
     if name not in TASKS:
         raise ValueError(
-            f"Invalid Classification: expected one of {[t.upper() for t in TASKS]}, "
+            f"Invalid Classification: expected one of {', '.join(map(repr, TASKS))}, "
             f"but got {task!r}."
         )
     return name

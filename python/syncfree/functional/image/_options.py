@@ -42,9 +42,15 @@ def check_ssim_options(
 def check_betas(betas: object) -> None:
     """Exponents of the scales."""
     if not isinstance(betas, tuple):
-        raise ValueError("Argument `betas` is expected to be of a type tuple.")
+        raise ValueError(
+            "Argument `betas` is expected to be of a type tuple, but got "
+            f"{type(betas).__name__}. Write `(0.5, 0.5)`, one number for each scale."
+        )
     if not all(isinstance(beta, float) for beta in betas):
-        raise ValueError("Argument `betas` is expected to be a tuple of floats.")
+        raise ValueError(
+            f"Argument `betas` is expected to be a tuple of floats, but got {betas!r}. Write "
+            "`1.0` for 1."
+        )
 
 
 def normalize_code(normalize: Any) -> int:
