@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from syncfree._ops import accuracy as ops
 from syncfree._ops import psnr, quick_calls
-from syncfree.classification import _counting
+from syncfree.classification import MulticlassAccuracy, _counting
 from syncfree.functional.classification import accuracy, multiclass_accuracy
 from syncfree.functional.classification._call import numbered
 from test_quick_calls import Subclass, outcome
@@ -473,6 +475,62 @@ def test_nothing_is_kept() -> None:
     gc.collect()
     after = [sys.getrefcount(each) for each in kept]
     assert all(abs(a - b) < 50 for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("target", [batch()[1] + 4, batch()[1][:3]], ids=["labels", "shape"])
+@pytest.mark.parametrize("kind", ["function", "update", "forward"])
+def test_errors_keep_no_batch(kind: str, target: Tensor) -> None:
+    """Who catches one and tries again with less memory has it at once, without a collection."""
+    metric = MulticlassAccuracy(4)
+    call: Callable[..., Any] = {
+        "function": lambda *tensors: multiclass_accuracy(*tensors, 4),
+        "update": metric.update,
+        "forward": metric,
+    }[kind]
+    gc.collect()
+    gc.disable()
+    try:
+        preds = torch.rand(12, 4)
+        held = weakref.ref(preds)
+        with contextlib.suppress(RuntimeError, ValueError):
+            call(preds, target)
+            pytest.fail("no error")
+        del preds
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+def test_errors_show_where_a_kernel_raised() -> None:
+    library = torch.library.Library("syncfree_tests", "FRAGMENT")
+    library.define("raises(Tensor a, Tensor b, int flags, int last) -> Tensor")
+
+    def kernel(*_: Any) -> Tensor:
+        raise RuntimeError("from a kernel")
+
+    library.impl("raises", kernel, "CPU")
+
+    def failed(error: Exception, *_: Any) -> None:
+        raise error
+
+    call = quick_calls.numbering(
+        torch.ops.syncfree_tests.raises.default, int, 1, failed, lambda *_: None
+    )
+    with pytest.raises(RuntimeError, match="from a kernel") as caught:
+        call(batch(), (), 0, 0)
+    assert "kernel" in [each.name for each in caught.traceback]
+
+
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_errors_beside_a_warning_of_torch() -> None:
+    """Under vmap torch warns that it calls in a loop, and then there is an error."""
+    preds, target = torch.rand(2, 12, 4), torch.randint(3, (2, 12))
+    options = 3, "micro", 1, "global", None
+    with pytest.raises(ValueError, match="num_classes"):
+        torch.vmap(lambda a, b: multiclass_accuracy(a, b, *options, True))(preds, target)
+    values = torch.vmap(lambda a, b: multiclass_accuracy(a, b, *options, False))(preds, target)
+    for value, each, labels in zip(values, preds, target, strict=True):
+        assert torch.equal(value, (each.argmax(1) == labels).float().mean())
 
 
 def test_errors_show_the_call() -> None:

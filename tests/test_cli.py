@@ -226,6 +226,12 @@ def test_a_folder_beside_itself_is_told(folders, tmp_path, capsys):
     assert "both are the same: each image was compared with itself" in capsys.readouterr().err
     assert main(["compare", *map(str, folders)]) == 0
     assert "both are the same" not in capsys.readouterr().err
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for name, folder in (("a.png", folders[0]), ("a_x2.png", folders[1])):
+        (mixed / name).write_bytes((folder / "00.png").read_bytes())
+    main(["compare", str(mixed), str(mixed), "--suffix=_x2"])  # other images beside their partners
+    assert "both are the same" not in capsys.readouterr().err
 
 
 def test_names_with_a_suffix_are_paired_by_option(folders, tmp_path, capsys):

@@ -31,6 +31,9 @@ from syncfree.detector.suggestions import suggest
         ),
         ({"api": "linalg.inv", "source": "a = linalg.inv(b) + x.unique()[0]"}, "sync-ok: reason"),
         ({"api": "cudaStreamSynchronize", "source": "a = x.unique()"}, "neighbors"),
+        ({"api": "torch.where", "source": "y = torch.where(m)"}, "nonzero_static"),
+        ({"api": "Deferred.value", "source": "v = shown.value()"}, "`.latest()`"),
+        ({"api": "Tensor.new_tensor", "source": "y = x.new_tensor([1])"}, "torch.full"),
         ({"api": "Tensor.item", "source": "assert loss.item() < 9"}, "torch._assert_async("),
         (
             {"api": "Tensor.__bool__", "source": ").all()", "statement": "assert (x > 0 ).all()"},

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import UserList
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from syncfree.functional.image import (
+    multiscale_structural_similarity_index_measure,
+    structural_similarity_index_measure,
+)
 from syncfree.losses import (
     L1SSIMLoss,
     MSSSIMLoss,
@@ -66,16 +74,64 @@ def test_unknown_options_name_the_loss_that_was_called(loss: object, option: str
         loss(*images, **{option: 1})
 
 
-@pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss, ms_ssim_loss])
+@pytest.mark.parametrize("loss", [ssim_loss, l1_ssim_loss])
 def test_a_size_that_has_no_effect_is_refused(loss: object, device: str) -> None:
-    images = torch.rand(2, 1, 1, 192, 192, device=device)
-    for options, size in (({}, 7), ({"sigma": 1.0}, 11), ({}, (11, 7)), ({"sigma": (1.0, 2.0)}, 3)):
+    images = torch.rand(2, 1, 1, 32, 32, device=device)
+    for options, size in (
+        ({}, 7),
+        ({"sigma": 1.0}, 11),
+        ({}, (11, 7)),
+        ({"sigma": (1.0, 2.0)}, 3),
+        ({"sigma": (1.5, 1.0)}, (9, 11)),
+    ):
         with pytest.raises(ValueError, match=r"`kernel_size` to be left out .* follows `sigma`"):
             loss(*images, kernel_size=size, **options)
     plain = loss(*images)
     assert torch.equal(loss(*images, kernel_size=11), plain)
     assert torch.equal(loss(*images, kernel_size=(11, 11), sigma=1.5), plain)
     assert not torch.equal(loss(*images, kernel_size=7, gaussian_kernel=False), plain)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": "11"},
+        {"kernel_size": None},
+        {"kernel_size": 7.5},
+        {"kernel_size": 10},
+        {"kernel_size": -1},
+        {"kernel_size": (11, 11, 11)},
+        {"kernel_size": 11, "sigma": float("nan")},
+        {"kernel_size": 11, "sigma": float("inf")},
+        {"kernel_size": 11, "sigma": -1.0},
+        {"kernel_size": 11, "sigma": "wide"},
+        {"kernel_size": np.array([11, 11])},
+        {"kernel_size": torch.tensor(7, device="meta")},
+        {"kernel_size": 7, "gaussian_kernel": 1},
+    ],
+    ids=str,
+)
+def test_wrong_sizes_are_refused_as_by_the_metric(options: dict) -> None:
+    images = torch.rand(2, 1, 1, 32, 32)
+    with pytest.raises((TypeError, ValueError)) as expected:
+        structural_similarity_index_measure(*images, data_range=1.0, **options)
+    with pytest.raises(expected.type, match=re.escape(str(expected.value))):
+        ssim_loss(*images, **options)
+
+
+def test_sizes_of_other_sequences_are_taken() -> None:
+    images = torch.rand(2, 1, 1, 32, 32)
+    sizes = UserList([11, 11])
+    assert torch.equal(ssim_loss(*images, kernel_size=sizes), ssim_loss(*images))
+
+
+def test_a_size_counts_for_multi_scale() -> None:
+    """There it says, as in TorchMetrics, how small images may be."""
+    images = torch.rand(2, 1, 1, 128, 128)
+    with pytest.raises(ValueError, match="kernel size 11"):
+        ms_ssim_loss(*images)
+    value = multiscale_structural_similarity_index_measure(*images, data_range=1.0, kernel_size=7)
+    assert torch.equal(ms_ssim_loss(*images, kernel_size=7), 1 - value)
 
 
 def test_a_size_counts_for_volumes() -> None:

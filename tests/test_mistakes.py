@@ -253,6 +253,12 @@ def test_images_smaller_than_the_window(device: str) -> None:
         with pytest.raises(RuntimeError, match=r"of 11 taps .* Use larger images\.$"):
             ssim_of(images, preset="wang")
         ssim_of(images, sigma=0.5)
+        volumes = torch.rand(1, 1, 32, 32, 4, device=place)
+        with pytest.raises(RuntimeError, match=r"dimension 4 .* by a smaller `kernel_size`, a"):
+            ssim_of(volumes)
+        ssim_of(volumes, kernel_size=3, sigma=0.5)
+        with pytest.raises(RuntimeError, match=r"dimension 2 .* by a smaller `sigma`, a"):
+            ssim_of(volumes.movedim(-1, 2))
 
 
 def test_an_image_alone(device: str) -> None:

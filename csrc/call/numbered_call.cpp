@@ -31,6 +31,7 @@ PyObject* answer_failure(const NumberedOperator& call, PyObject* const* argument
   PyObject *type = nullptr, *error = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
   THPObjectPtr held[] = {THPObjectPtr(type), THPObjectPtr(error), THPObjectPtr(trace)};
   std::vector<PyObject*> all{error};
   all.insert(all.end(), arguments, arguments + count);

@@ -67,14 +67,17 @@ template <class Run>
 PyObject* with_errors(Run&& run) {
   HANDLE_TH_ERRORS
   try {
-    return run();
+    PyObject* const result = run();
+    if (result != nullptr) return result;
   } catch (const std::invalid_argument& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
-    return nullptr;
   } catch (const std::out_of_range& error) {
     PyErr_SetString(PyExc_IndexError, error.what());
-    return nullptr;
   }
+  // As an exception, so that torch gives out the warnings it has kept around the error.
+  python_error error;
+  error.persist();
+  throw error;
   END_HANDLE_TH_ERRORS
 }
 

@@ -38,6 +38,7 @@ std::string scale_text(int scale) {
 }
 
 constexpr std::int64_t kMostChannels = 4;  // of pictures
+constexpr int kLastOfVolumes = 2;          // which TorchMetrics pads by `kernel_size`
 
 void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int scale) {
   const std::int64_t size = spatial_size(images, axis, scale), taps = window.taps;
@@ -49,7 +50,8 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
         "Padding size should be less than the corresponding input dimension, but got: "
         "padding ",
         pad, " at dimension ", axis + 2, " of input ", shape_text(images), scale_text(scale),
-        ". Use larger images or, by a smaller ", window.sigma > 0 ? "`sigma`" : "`kernel_size`",
+        ". Use larger images or, by a smaller ",
+        window.sigma > 0 && axis != kLastOfVolumes ? "`sigma`" : "`kernel_size`",
         ", a smaller window.",
         images.sizes().back() > 0 && images.sizes().back() <= kMostChannels
             ? " Channels that come last are moved with `.movedim(-1, 1)`."

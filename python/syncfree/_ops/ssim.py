@@ -118,7 +118,7 @@ class _Arguments(NamedTuple):
                 lambda axis=axis, dimension=dimension: (
                     "Padding size should be less than the corresponding input dimension, but got: "
                     f"padding {axis.pad} at dimension {dimension} of input {shape}. "
-                    f"Use larger images or, by a smaller {self._size()}, a smaller window."
+                    f"Use larger images or, by a smaller {self._size(dimension)}, a smaller window."
                     f"{self._channels_last_advice()}"
                 ),
             )
@@ -131,8 +131,8 @@ class _Arguments(NamedTuple):
                 ),
             )
 
-    def _size(self) -> str:
-        return "`sigma`" if self.gaussian else "`kernel_size`"
+    def _size(self, dimension: int) -> str:
+        return "`sigma`" if self.gaussian and dimension < 4 else "`kernel_size`"
 
     def _channels_last_advice(self) -> str:
         if not 0 < self.preds.shape[-1] <= _MOST_CHANNELS:

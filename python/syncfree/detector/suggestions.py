@@ -397,9 +397,9 @@ def _by_source(api: str, source: str) -> str:
         return CHECKPOINT
     # A call that stands in the line under its own name is not one of the others there.
     own = f"{api.rpartition('.')[2]}("
-    called = own if re.search(rf"\b{re.escape(own)}", source) else source
+    is_there = re.search(rf"\b{re.escape(own)}", source)
     for pattern, text in _BY_SOURCE:
-        if re.search(pattern, called):
+        if any(not is_there or own in found[0] for found in re.finditer(pattern, source)):
             return text
     if re.search(r"\.(item|tolist)\(|\b(float|int|bool)\(", source):
         return _of_a_read(source)

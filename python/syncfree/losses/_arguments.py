@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.checks import dtype_name
-from syncfree.functional._arguments import number, require_tensors
+from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import DEFAULT_WINDOW, Window
@@ -64,22 +64,35 @@ def require_known(loss: str, options: SSIMOptions, known: frozenset[str]) -> Non
 def require_size_that_counts(preds: Tensor, options: SSIMOptions) -> None:
     """Raises for a size of a Gaussian window, which follows from sigma as in TorchMetrics.
 
-    Of volumes it counts for the border of the last axis. Presets judge it themselves.
+    Of volumes it counts for the border of the last axis. Presets and wrong options are judged
+    elsewhere.
     """
-    if "kernel_size" not in options or "preset" in options or preds.ndim != 4:
+    if "kernel_size" not in options or preds.ndim != 4:
         return
-    if not options.get("gaussian_kernel", True):
+    is_plain = options.get("preset", "torchmetrics") == "torchmetrics"
+    if not is_plain or options.get("gaussian_kernel", True) is not True:
         return
-    given, sigma = options["kernel_size"], options.get("sigma", 1.5)
-    sizes = given if isinstance(given, (list, tuple)) else (given,)
-    sigmas = sigma if isinstance(sigma, (list, tuple)) else (sigma,)
-    taps = [2 * int(3.5 * number("sigma", each) + 0.5) + 1 for each in sigmas]
-    if any(size not in taps for size in sizes):
+    sizes = _for_both_axes(options["kernel_size"], int)
+    sigmas = _for_both_axes(options.get("sigma", 1.5), float)
+    if sizes is None or sigmas is None or not all(size % 2 for size in sizes):
+        return
+    taps = [2 * int(3.5 * sigma + 0.5) + 1 for sigma in sigmas]
+    if sizes != taps:
         raise ValueError(
-            f"Expected argument `kernel_size` to be left out beside a Gaussian window, whose size "
-            f"follows `sigma`: {', '.join(map(str, taps))} for {sigma}, but got {given}. Pass a "
-            "smaller or larger `sigma`, or `gaussian_kernel=False` for a uniform window."
+            "Expected argument `kernel_size` to be left out beside a Gaussian window, whose size "
+            f"follows `sigma`: {taps} for {sigmas}, but got {sizes}. Pass a smaller or larger "
+            "`sigma`, or `gaussian_kernel=False` for a uniform window."
         )
+
+
+def _for_both_axes(given: object, kind: type[int] | type[float]) -> list[float] | None:
+    """Positive numbers of Python, one for each axis; None for anything else."""
+    entries: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+    if len(entries) not in (1, 2) or not all(type(each) in (int, kind) for each in entries):
+        return None
+    if not all(0 < each < 1e6 for each in entries):
+        return None
+    return entries if len(entries) == 2 else entries * 2
 
 
 def check_options(

@@ -17,7 +17,6 @@ from syncfree.losses._arguments import (
     require_floats,
     require_known,
     require_range,
-    require_size_that_counts,
     window_of,
 )
 
@@ -87,7 +86,6 @@ def ms_ssim_loss(
     require_known("ms_ssim_loss", options, _KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
-    require_size_that_counts(preds, options)
     value = multiscale_structural_similarity_index_measure(
         preds, target, data_range=data_range, **options
     )

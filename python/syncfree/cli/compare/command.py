@@ -129,7 +129,7 @@ def compare(request: CompareRequest) -> int:
     ]
     saved.append(_show(comparison, show_all=request.show_all))
     print_problems(notes, comparison.problems, comparison.ignored)
-    if _are_same(request.reference, request.test):
+    if not request.suffix and _are_same(request.reference, request.test):
         print_note(notes, "both are the same: each image was compared with itself")
     failed = not all(saved) or (comparison.problems and not request.ignore_errors)
     return PROBLEMS if failed else CLEAN

@@ -67,11 +67,14 @@ def numbered(op: Any) -> _Ways:
         options: int,
         ignore_index: int,
     ) -> Any:
-        if isinstance(error, RuntimeError):
-            raise _error_records.explain(error) from None
-        others = in_shapes_of_ops(tensors, own, options)
-        if others is tensors:
-            raise error
+        try:
+            if isinstance(error, RuntimeError):
+                raise _error_records.explain(error) from None
+            others = in_shapes_of_ops(tensors, own, options)
+            if others is tensors:
+                raise error
+        finally:
+            del error  # whose traceback holds this frame: a cycle would keep the batch
         return call(op, others, own, options, ignore_index)
 
     return numbering(op, _with_call, _VALIDATE, failed, usual), usual
@@ -84,8 +87,11 @@ def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
         return call(op, (preds, target), *check(*options))
 
     def failed(error: Exception, *arguments: Any) -> Any:
-        if isinstance(error, RuntimeError):
-            raise _error_records.explain(error) from None
+        try:
+            if isinstance(error, RuntimeError):
+                raise _error_records.explain(error) from None
+        finally:
+            del error  # as above
         return usual(*arguments)  # perhaps in other shapes
 
     return checking(op, check, _with_call, _VALIDATE, failed, usual), usual
