@@ -521,13 +521,15 @@ def test_errors_show_where_a_kernel_raised() -> None:
     assert "kernel" in [each.name for each in caught.traceback]
 
 
-@pytest.mark.filterwarnings("always::UserWarning")
+@pytest.mark.filterwarnings("default::UserWarning")
 def test_errors_beside_a_warning_of_torch() -> None:
     """Under vmap torch warns that it calls in a loop, and then there is an error."""
     preds, target = torch.rand(2, 12, 4), torch.randint(3, (2, 12))
     options = 3, "micro", 1, "global", None
-    with pytest.raises(ValueError, match="num_classes"):
-        torch.vmap(lambda a, b: multiclass_accuracy(a, b, *options, True))(preds, target)
+    with pytest.raises(ValueError, match="shape"):
+        torch.vmap(lambda a, b: multiclass_accuracy(a, b[:2], 4))(preds, target)
+    with pytest.raises(RuntimeError, match="Detected"):
+        torch.vmap(lambda a, b: multiclass_accuracy(a, b + 4, 4))(preds, target)
     values = torch.vmap(lambda a, b: multiclass_accuracy(a, b, *options, False))(preds, target)
     for value, each, labels in zip(values, preds, target, strict=True):
         assert torch.equal(value, (each.argmax(1) == labels).float().mean())
