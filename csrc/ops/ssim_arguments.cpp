@@ -23,9 +23,9 @@ std::vector<T> per_axis(const char* name, const std::vector<T>& given, const Ten
   const std::size_t axes = static_cast<std::size_t>(images.dim()) - 2;
   if (given.size() == 1) return std::vector<T>(axes, given[0]);
   if (given.size() != axes)
-    fail_value("`", name, "` has dimension ", given.size(),
-               ", but expected to be two less that target dimensionality, which is: ", images.dim(),
-               ". Pass one number, or one for each of the ", axes, " axes behind the channels.");
+    fail_value(
+        "`", name, "` has dimension ", given.size(),
+        ", but expected to be two less that target dimensionality, which is: ", images.dim());
   return given;
 }
 

@@ -60,8 +60,7 @@ def check_count(name: str, given: Sequence[float], images: Tensor) -> None:
     if len(given) != images.ndim - 2:
         raise ValueError(
             f"`{name}` has dimension {len(given)}, but expected to be two less that target "
-            f"dimensionality, which is: {images.ndim}. Pass one number, or one for each of the "
-            f"{images.ndim - 2} axes behind the channels."
+            f"dimensionality, which is: {images.ndim}"
         )
 
 
