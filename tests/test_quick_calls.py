@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from reference_counts import assert_nothing_is_kept
 from syncfree._installation import find_file
 from syncfree._ops import accuracy, psnr, quick_calls, safe_divide, ssim
 from test_ops import NAMES, TABLE, WITHOUT_TENSORS, accuracy_arguments
@@ -252,14 +251,7 @@ def test_nothing_is_kept() -> None:
                 quick(preds, target[:1], *rest)
             psnr.psnr(preds, preds, 1.0, None, 10.0, 1, [0, 1])
 
-    kept = preds, target, quick, quick.usual
-    repeat()
-    gc.collect()
-    before = [sys.getrefcount(each) for each in kept]
-    repeat()
-    gc.collect()
-    after = [sys.getrefcount(each) for each in kept]
-    assert all(abs(a - b) < 50 for a, b in zip(before, after, strict=True))
+    assert_nothing_is_kept(repeat, (preds, target, quick, quick.usual))
 
 
 def test_a_broken_module_is_done_without(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ PyMethodDef functions[] = {
      "A quicker callable for an operator, by name, overload and torch's own callable; that one "
      "where the operator takes or returns what is not known here."},
     {"numbered", syncfree::call::numbered, METH_VARARGS,
-     "A quicker callable for an operator's tensors in a tuple, options of its own in another, "
-     "flags "
-     "and last option: the operator by name and overload, what gives a call its number, the flag "
-     "of calls that get one, what answers where the operator raises, and the usual callable."},
+     "A quicker callable for an operator's tensors and options of its own, each in a tuple, flags, "
+     "and the last option: the operator by name and overload, what gives a call its number, the "
+     "flag of calls that get one, what answers where it raises, and the usual callable."},
     {"checked", syncfree::call::checked, METH_VARARGS,
      "The same for two tensors and options, of which those that the operator takes are what the "
      "third argument makes."},

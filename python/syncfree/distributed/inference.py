@@ -104,12 +104,9 @@ class Inference:
             RuntimeError: the device is broken, as after most CUDA errors.
         """
         on_gpu = self._device.type == "cuda"
+        submit = self._submit_cuda if on_gpu else self._submit_cpu
         # What a CPU has measured is done: nobody who is killed then shall lose it.
-        flight = (
-            Flight[Loaded, Values](self._submit_cuda)
-            if on_gpu
-            else Flight[Loaded, Values](self._submit_cpu, depth=0)
-        )
+        flight = Flight[Loaded, Values](submit, BATCHES_IN_FLIGHT if on_gpu else 0)
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="syncfree-load")
         try:
             for batch in self._batches(self._loaded(items, data, pool)):

@@ -60,24 +60,7 @@ def numbered(op: Any) -> _Ways:
     ) -> Any:
         return call(op, tensors, own, options, ignore_index)
 
-    def failed(
-        error: Exception,
-        tensors: tuple[Any, ...],
-        own: tuple[Any, ...],
-        options: int,
-        ignore_index: int,
-    ) -> Any:
-        try:
-            if isinstance(error, RuntimeError):
-                raise _error_records.explain(error) from None
-            others = in_shapes_of_ops(tensors, own, options)
-            if others is tensors:
-                raise error
-        finally:
-            del error  # whose traceback holds this frame: a cycle would keep the batch
-        return call(op, others, own, options, ignore_index)
-
-    return numbering(op, _with_call, _VALIDATE, failed, usual), usual
+    return numbering(op, _with_call, _VALIDATE, _answering(usual), usual), usual
 
 
 def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
@@ -86,12 +69,18 @@ def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
     def usual(preds: Tensor, target: Tensor, *options: Any) -> Any:
         return call(op, (preds, target), *check(*options))
 
+    return checking(op, check, _with_call, _VALIDATE, _answering(usual), usual), usual
+
+
+def _answering(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """What the quick way does where the op raises: shapes it refused may have others that fit."""
+
     def failed(error: Exception, *arguments: Any) -> Any:
         try:
             if isinstance(error, RuntimeError):
                 raise _error_records.explain(error) from None
         finally:
-            del error  # as above
-        return usual(*arguments)  # perhaps in other shapes
+            del error  # whose traceback holds this frame: a cycle would keep the batch
+        return usual(*arguments)
 
-    return checking(op, check, _with_call, _VALIDATE, failed, usual), usual
+    return failed
