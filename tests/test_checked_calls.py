@@ -27,7 +27,7 @@ WAYS = {
     task: (getattr(FUNCTIONS, f"_{task}"), getattr(FUNCTIONS, f"_{task}_in_graph"))
     for task in ("binary", "multiclass", "multilabel")
 }
-MOST_KEPT = 8  # csrc/call/checked_call.cpp
+MOST_KEPT = 8  # csrc/call/kept_options.h
 
 
 def batch(device: str = "cpu") -> tuple[Tensor, Tensor]:
@@ -166,7 +166,7 @@ class Checks:
         self.asked.append(options)
         classes, validate = options
         flags, last = ops.pack_options("micro", False, None, bool(validate))
-        return ((int(classes), 1), flags, last) if self.answer is None else self.answer
+        return (int(classes), 1, flags, last) if self.answer is None else self.answer
 
     def number(self, flags: int) -> int:
         self.numbered.append(flags)
@@ -255,16 +255,16 @@ def test_a_number_that_fails() -> None:
     "answer",
     [
         None,
-        [(4, 1), 8, 0],
-        ([4, 1], 8, 0),
-        ((4, 1), True, 0),
-        ((4, 1), 8.0, 0),
-        ((4, 1), 8),
-        ((4,), 8, 0),
-        ((4, 1, 1), 8, 0),
-        ((4, "1"), 8, 0),
-        ((4, 2**70), 8, 0),
-        ((), 8, 0),
+        [4, 1, 8, 0],
+        ((4, 1), 8, 0),
+        (4, 1, True, 0),
+        (4, 1, 8.0, 0),
+        (4, 1, 8),
+        (4, 1, 1, 8, 0),
+        (4, "1", 8, 0),
+        (4, 2**70, 8, 0),
+        (4, 1, 8, None),
+        (),
     ],
 )
 def test_answers_that_are_not_known(answer: Any) -> None:
@@ -300,7 +300,7 @@ def test_failures_of_the_operator_are_answered() -> None:
 def test_other_errors_are_not() -> None:
     call = quick_calls.checking(
         psnr.psnr,
-        lambda dim: ((1.0, None, 10.0), 1, dim),
+        lambda dim: (1.0, None, 10.0, 1, dim),
         lambda _: pytest.fail("numbered"),
         2,
         lambda *_: pytest.fail("answered"),

@@ -34,13 +34,18 @@ class Hollow:
 
 
 @in_both
-def test_empty_entries(language: str) -> None:
-    all_empty = function_of("all_empty", language)
-    holder = {"hooks": OrderedDict(), "none": None, "full": {1: 2}, "function": Hollow()}
-    assert all_empty(holder, ())
-    assert all_empty(holder, ("hooks", "none", "missing"))
-    assert not all_empty(holder, ("hooks", "full"))
-    assert not all_empty(holder, ("function", "hooks"))
+def test_unset_entries(language: str) -> None:
+    all_unset = function_of("all_unset", language)
+    holder = {"hooks": OrderedDict(), "none": None, "off": False}
+    other = {"full": {1: 2}, "function": Hollow(), "on": True, "number": 0, "list": [], "none": 1}
+    assert all_unset()
+    assert all_unset(holder, ())
+    assert all_unset(holder, ("hooks", "none", "off", "missing"))
+    assert all_unset(holder, tuple(holder), other, ("missing",), {}, tuple(other))
+    for name in other:
+        assert not all_unset(other, (name,))
+        assert not all_unset(holder, tuple(holder), other, ("missing", name))
+        assert not all_unset(other, (name,), holder, tuple(holder))
 
 
 @in_both
@@ -57,6 +62,29 @@ def test_references(language: str) -> None:
     assert is_held_by_more(holder, names, 2)
     del kept, more
     assert not is_held_by_more(holder, names, 1)
+
+
+@in_both
+def test_states_that_are_shared(language: str) -> None:
+    are_shared = function_of("are_shared", language)
+    own: dict[str, Any] = {"_defaults": {"tp": None, "missing": None}, "tp": torch.zeros(1)}
+    own["other"] = own["_defaults"]
+    assert not are_shared(own)
+    kept = own["tp"]
+    assert are_shared(own)
+    own["_followers"] = 1
+    assert not are_shared(own)
+    more = [kept]
+    assert are_shared(own)
+    del kept, more
+    own["_followers"] = 0
+    assert not are_shared(own)
+    detached = own["tp"].detach()
+    assert are_shared(own)
+    del detached
+    assert not are_shared(own)
+    with pytest.raises(KeyError, match="_defaults"):
+        are_shared({})
 
 
 ALIASES: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -94,6 +122,7 @@ def test_tensors_without_a_storage(language: str) -> None:
 def test_c_finds_the_users() -> None:
     """Where torch keeps their number; if that has changed, Python asks torch, in 0.5 us a state."""
     assert checks.is_held_by_more is _runtime.is_held_by_more
+    assert checks.are_shared is _runtime.are_shared
 
 
 def test_other_places_are_not_looked_at() -> None:
@@ -107,9 +136,14 @@ def test_other_places_are_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("all_empty", ({},)),
-        ("all_empty", ([], ())),
-        ("all_empty", ({}, [])),
+        ("all_unset", ({},)),
+        ("all_unset", ({}, (), {})),
+        ("all_unset", ([], ())),
+        ("all_unset", ({}, [])),
+        ("are_shared", ()),
+        ("are_shared", ([],)),
+        ("are_shared", ({"_defaults": []},)),
+        ("are_shared", ({"_defaults": {}, "_followers": "1"},)),
         ("is_held_by_more", ({}, {})),
         ("is_held_by_more", ({}, (), 1)),
         ("is_held_by_more", ({}, {}, "1")),

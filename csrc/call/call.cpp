@@ -25,13 +25,7 @@ PyObject* call_operator(PyObject* self, PyObject* const* arguments, std::size_t 
     Stack stack;
     if (!push_all(op, arguments, flagged, names, stack))
       return call_usual(self, arguments, flagged, names);
-    // torch takes the GIL to let go of a tensor's last reference beside that of its Python object.
-    const Stack kept = stack;
-    {
-      const WithoutGil without_gil;
-      op.handle.callBoxed(stack);
-    }
-    return results_of(std::move(stack));
+    return run(op, std::move(stack));
   });
 }
 

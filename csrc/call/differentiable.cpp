@@ -21,8 +21,6 @@ using torch::autograd::variable_list;
 
 namespace syncfree::call {
 
-constexpr std::size_t kImages = 2;
-
 struct Rule;
 using Apply = variable_list (*)(const at::Tensor&, const at::Tensor&, const Rule*, Stack*);
 
@@ -121,7 +119,7 @@ PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::si
     if (!push_all(rule.forward, arguments, flagged, names, stack) ||
         !takes_nodes(stack[0].toTensor(), stack[1].toTensor()))
       return call_usual(self, arguments, flagged, names);
-    const Stack kept = stack;  // until the GIL is back, as in call.cpp
+    const Stack kept = stack;  // until the GIL is back, as in `run`
     Stack results;
     {
       const WithoutGil without_gil;

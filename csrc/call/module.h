@@ -16,6 +16,10 @@ PyObject* numbered(PyObject* module, PyObject* arguments);
 // which `check` is asked for once.
 PyObject* checked(PyObject* module, PyObject* arguments);
 
+// (name, overload, states, check, usual): an operator by two images, states and options, which
+// `check` is asked for once, where no gradient is recorded.
+PyObject* images(PyObject* module, PyObject* arguments);
+
 // (forward, backward, states, slots, usual): an operator that records another as its gradient.
 PyObject* differentiable(PyObject* module, PyObject* arguments);
 

@@ -3,6 +3,7 @@
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/csrc/utils/object_ptr.h>
 
 #include <utility>
 #include <vector>
@@ -14,10 +15,11 @@ namespace syncfree::call {
 namespace {
 
 // False with an error set.
-bool number_call(const NumberedOperator& call, THPObjectPtr flags, Stack& stack) {
+bool number_call(const NumberedOperator& call, Stack& stack) {
   c10::IValue& value = stack[stack.size() - 2];
   if ((value.toInt() & call.has_number) == 0) return true;
-  THPObjectPtr numbered(PyObject_CallOneArg(call.number, flags.get()));
+  THPObjectPtr flags(PyLong_FromLongLong(value.toInt()));
+  THPObjectPtr numbered(flags ? PyObject_CallOneArg(call.number, flags.get()) : nullptr);
   if (!numbered) return false;
   value = static_cast<std::int64_t>(PyLong_AsLongLong(numbered.get()));
   return PyErr_Occurred() == nullptr;
@@ -61,7 +63,7 @@ PyObject* call_numbered(PyObject* self, PyObject* const* arguments, std::size_t 
     Stack stack;
     if (count != kGroups || !is_plain(names) || !push_groups(call.op, arguments, stack))
       return call_usual(self, arguments, flagged, names);
-    return run(call, std::move(stack), THPObjectPtr(Py_NewRef(arguments[2])), arguments, count);
+    return run(call, std::move(stack), arguments, count);
   });
 }
 
@@ -82,17 +84,10 @@ bool is_plain(PyObject* names) {
          !torch::jit::tracer::isTracing();
 }
 
-PyObject* run(const NumberedOperator& call, Stack&& stack, THPObjectPtr flags,
-              PyObject* const* arguments, std::size_t count) {
-  if (!number_call(call, std::move(flags), stack)) return nullptr;
-  PyObject* const result = with_errors([&]() -> PyObject* {
-    const Stack kept = stack;  // until the GIL is back, as in call.cpp
-    {
-      const WithoutGil without_gil;
-      call.op.handle.callBoxed(stack);
-    }
-    return results_of(std::move(stack));
-  });
+PyObject* run(const NumberedOperator& call, Stack&& stack, PyObject* const* arguments,
+              std::size_t count) {
+  if (!number_call(call, stack)) return nullptr;
+  PyObject* const result = with_errors([&] { return run(call.op, std::move(stack)); });
   return result != nullptr ? result : answer_failure(call, arguments, count);
 }
 

@@ -2,8 +2,6 @@
 // line.
 #pragma once
 
-#include <torch/csrc/utils/object_ptr.h>
-
 #include <cstddef>
 #include <cstdint>
 
@@ -28,9 +26,9 @@ std::optional<NumberedOperator> numbered_operator(const char* name, const char* 
 // numbers.
 bool is_plain(PyObject* names);
 
-// Runs it on all its arguments, of which `flags` are those before the last. Where it raises, the
-// answer is that of `failed` to the arguments of the call.
-PyObject* run(const NumberedOperator& call, Stack&& stack, THPObjectPtr flags,
-              PyObject* const* arguments, std::size_t count);
+// Runs it on all its arguments. Where it raises, the answer is that of `failed` to the arguments of
+// the call.
+PyObject* run(const NumberedOperator& call, Stack&& stack, PyObject* const* arguments,
+              std::size_t count);
 
 }  // namespace syncfree::call

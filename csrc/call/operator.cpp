@@ -87,6 +87,20 @@ std::optional<Operator> operator_of(const char* name, const char* overload) {
   return known ? std::optional(std::move(op)) : std::nullopt;
 }
 
+bool begins_with_tensors(const Operator& op, std::size_t count) {
+  const auto& parameters = op.parameters;
+  const auto is_tensor = [](const Parameter& each) { return each.kind == Kind::kTensor; };
+  return count <= parameters.size() &&
+         std::all_of(parameters.begin(), parameters.begin() + static_cast<std::ptrdiff_t>(count),
+                     is_tensor) &&
+         std::none_of(parameters.begin() + static_cast<std::ptrdiff_t>(count), parameters.end(),
+                      is_tensor);
+}
+
+std::vector<Parameter> parameters_behind(const Operator& op, std::size_t count) {
+  return {op.parameters.begin() + static_cast<std::ptrdiff_t>(count), op.parameters.end()};
+}
+
 bool push(const Parameter& parameter, PyObject* object, Stack& stack) {
   if (object == Py_None) {
     stack.emplace_back();
@@ -153,6 +167,16 @@ PyObject* results_of(Stack&& stack) {
       PyTuple_SET_ITEM(results, static_cast<Py_ssize_t>(i), result);
   }
   return results;
+}
+
+PyObject* run(const Operator& op, Stack&& stack) {
+  // torch takes the GIL to let go of a tensor's last reference beside that of its Python object.
+  const Stack kept = stack;
+  {
+    const WithoutGil without_gil;
+    op.handle.callBoxed(stack);
+  }
+  return results_of(std::move(stack));
 }
 
 }  // namespace syncfree::call

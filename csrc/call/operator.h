@@ -15,6 +15,8 @@ namespace syncfree::call {
 
 using Stack = std::vector<c10::IValue>;
 
+constexpr std::size_t kImages = 2;  // of one call: preds and target
+
 enum class Kind { kTensor, kInt, kFloat, kBool, kInts, kFloats };
 
 struct Parameter {
@@ -31,6 +33,10 @@ struct Operator {
 
 // None where it takes or returns what is not known here.
 std::optional<Operator> operator_of(const char* name, const char* overload);
+
+// Whether that many of its arguments are tensors, some of them perhaps optional, before all others.
+bool begins_with_tensors(const Operator& op, std::size_t count);
+std::vector<Parameter> parameters_behind(const Operator& op, std::size_t count);
 
 // False for what is not plainly of the type, which torch may know to convert or to refuse.
 bool push(const Parameter& parameter, PyObject* object, Stack& stack);
@@ -49,6 +55,9 @@ bool takes_nodes(const at::Tensor& preds, const at::Tensor& target);
 
 // Nothing, one result, or a tuple of them; a new reference, null with an error set.
 PyObject* results_of(Stack&& stack);
+
+// What the operator makes of all its arguments, as `results_of` gives it.
+PyObject* run(const Operator& op, Stack&& stack);
 
 class WithoutGil {
  public:

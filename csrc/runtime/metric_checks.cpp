@@ -30,18 +30,21 @@ bool is_type(PyObject* object, PyTypeObject* type) {
   return false;
 }
 
-PyObject* all_empty(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (!has_count(count, 2)) return nullptr;
-  PyObject *const holder = arguments[0], *const names = arguments[1];
-  if (!is_type(holder, &PyDict_Type) || !is_type(names, &PyTuple_Type)) return nullptr;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* entry = PyDict_GetItemWithError(holder, PyTuple_GET_ITEM(names, i));
-    if (entry == nullptr) {
-      if (PyErr_Occurred()) return nullptr;
-      continue;
+bool is_unset(PyObject* entry) {
+  return entry == Py_None || entry == Py_False ||
+         (PyDict_Check(entry) && PyDict_Size(entry) == 0);
+}
+
+PyObject* all_unset(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 2 * ((count + 1) / 2))) return nullptr;
+  for (; count > 0; arguments += 2, count -= 2) {
+    PyObject *const holder = arguments[0], *const names = arguments[1];
+    if (!is_type(holder, &PyDict_Type) || !is_type(names, &PyTuple_Type)) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) {
+      PyObject* entry = PyDict_GetItemWithError(holder, PyTuple_GET_ITEM(names, i));
+      if (entry == nullptr && PyErr_Occurred()) return nullptr;
+      if (entry != nullptr && !is_unset(entry)) Py_RETURN_FALSE;
     }
-    const bool is_empty = entry == Py_None || (PyDict_Check(entry) && PyDict_Size(entry) == 0);
-    if (!is_empty) Py_RETURN_FALSE;
   }
   Py_RETURN_TRUE;
 }
@@ -87,12 +90,8 @@ PyObject* look_into_storages(PyObject*, PyObject* const* arguments, Py_ssize_t c
   Py_RETURN_TRUE;
 }
 
-PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (!has_count(count, 3)) return nullptr;
-  PyObject *const holder = arguments[0], *const named = arguments[1];
+PyObject* has_more_holders(PyObject* holder, PyObject* named, Py_ssize_t most) {
   if (!is_type(holder, &PyDict_Type) || !is_type(named, &PyDict_Type)) return nullptr;
-  const Py_ssize_t most = PyLong_AsSsize_t(arguments[2]);
-  if (most == -1 && PyErr_Occurred()) return nullptr;
   Py_ssize_t place = 0;
   for (PyObject* name = nullptr; PyDict_Next(named, &place, &name, nullptr);) {
     PyObject* entry = PyDict_GetItemWithError(holder, name);
@@ -101,6 +100,26 @@ PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t coun
     if (Py_REFCNT(entry) > most || is_storage_shared(entry)) Py_RETURN_TRUE;
   }
   Py_RETURN_FALSE;
+}
+
+PyObject* is_held_by_more(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 3)) return nullptr;
+  const Py_ssize_t most = PyLong_AsSsize_t(arguments[2]);
+  if (most == -1 && PyErr_Occurred()) return nullptr;
+  return has_more_holders(arguments[0], arguments[1], most);
+}
+
+PyObject* are_shared(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  if (!has_count(count, 1) || !is_type(arguments[0], &PyDict_Type)) return nullptr;
+  static PyObject *const defaults = PyUnicode_InternFromString("_defaults"),
+                         *const followers = PyUnicode_InternFromString("_followers");
+  PyObject* const named = PyDict_GetItemWithError(arguments[0], defaults);
+  if (named == nullptr && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, defaults);
+  if (named == nullptr) return nullptr;
+  PyObject* const others = PyDict_GetItemWithError(arguments[0], followers);
+  const Py_ssize_t most = 1 + (others == nullptr ? 0 : PyLong_AsSsize_t(others));
+  if (PyErr_Occurred()) return nullptr;
+  return has_more_holders(arguments[0], named, most);
 }
 
 // CUDA must not be used in the forked child of a process that did.
@@ -138,8 +157,13 @@ PyObject* is_stream_capturing(PyObject*, PyObject* const* arguments, Py_ssize_t 
 
 // The casts by way of void* are CPython's own for METH_FASTCALL.
 PyMethodDef functions[] = {
-    {"all_empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(all_empty)), METH_FASTCALL,
-     "Whether each of the entries with these names is missing, None or an empty dict."},
+    {"all_unset", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(all_unset)), METH_FASTCALL,
+     "Whether each entry of a dict with one of the names that follow it is missing, None, False or "
+     "an empty dict."},
+    {"are_shared", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(are_shared)),
+     METH_FASTCALL,
+     "is_held_by_more for the states of a metric with these attributes, which the object itself "
+     "holds and its followers."},
     {"is_held_by_more", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(is_held_by_more)),
      METH_FASTCALL,
      "Whether an entry with a name of the second dict has more references than that, or is a "

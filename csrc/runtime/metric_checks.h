@@ -6,7 +6,7 @@
 
 namespace syncfree::runtime {
 
-// all_empty, is_held_by_more, look_into_storages, is_stream_capturing.
+// all_unset, are_shared, is_held_by_more, look_into_storages, is_stream_capturing.
 void add_metric_checks(pybind11::module_& module);
 
 }  // namespace syncfree::runtime

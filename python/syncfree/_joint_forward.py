@@ -18,7 +18,8 @@ from torchmetrics.utilities.data import (
 
 from syncfree._compute_groups import all_reductions, all_states, is_usual, led, share
 from syncfree._metric import SyncFreeMetric
-from syncfree._states import are_shared, can_take
+from syncfree._metric_checks import are_shared
+from syncfree._states import can_take
 
 _REDUCTIONS = (dim_zero_sum, dim_zero_mean, dim_zero_max, dim_zero_min)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["all_empty", "is_held_by_more"]
+__all__ = ["all_unset", "are_shared", "is_held_by_more"]
 
 
 def _count_references(holder: dict[str, Any], name: str) -> int:
@@ -26,10 +26,17 @@ _COUNTED_ALONE = _count_references({"state": object()}, "state")
 _USERS_ALONE = _count_users(torch.zeros(1, device="cpu"))
 
 
-def all_empty_in_python(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
-    """Whether each of the entries with these names is missing, None or an empty dict."""
-    entries = map(holder.get, names)
-    return all(entry is None or (isinstance(entry, dict) and not entry) for entry in entries)
+def all_unset_in_python(*holders_and_names: Any) -> bool:
+    """Whether each entry of a dict with one of the names that follow it is set to nothing.
+
+    It may be missing, None, False or an empty dict.
+    """
+    pairs = zip(holders_and_names[::2], holders_and_names[1::2], strict=True)
+    return all(_is_unset(holder.get(name)) for holder, names in pairs for name in names)
+
+
+def _is_unset(entry: object) -> bool:
+    return entry is None or entry is False or (isinstance(entry, dict) and not entry)
 
 
 def is_held_by_more_in_python(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
@@ -42,6 +49,12 @@ def is_held_by_more_in_python(holder: dict[str, Any], named: dict[str, Any], mos
         name in holder and (getrefcount(holder[name]) > counted or _is_shared(holder[name]))
         for name in named
     )
+
+
+def are_shared_in_python(attributes: dict[str, Any], /) -> bool:
+    """Whether others hold states of the metric with these attributes and do not mean to."""
+    most = 1 + attributes.get("_followers", 0)
+    return is_held_by_more(attributes, attributes["_defaults"], most)
 
 
 def _is_shared(state: object) -> bool:
@@ -70,9 +83,10 @@ def _finds_users() -> bool:
 
 try:
     from syncfree import _runtime
-    from syncfree._runtime import all_empty, is_held_by_more, look_into_storages
+    from syncfree._runtime import all_unset, are_shared, is_held_by_more, look_into_storages
 except ImportError:  # built for another Python; the ops need none
-    all_empty, is_held_by_more = all_empty_in_python, is_held_by_more_in_python
+    all_unset, are_shared = all_unset_in_python, are_shared_in_python
+    is_held_by_more = is_held_by_more_in_python
 else:
     if not _finds_users():
-        is_held_by_more = is_held_by_more_in_python
+        are_shared, is_held_by_more = are_shared_in_python, is_held_by_more_in_python

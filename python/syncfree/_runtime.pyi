@@ -20,8 +20,14 @@ class CallPlaces:
 
 def can_walk_python_stack() -> bool: ...
 def instruction_set() -> str: ...
-def all_empty(holder: dict[str, Any], names: tuple[str, ...], /) -> bool:
-    """Whether each of the entries with these names is missing, None or an empty dict."""
+def all_unset(*holders_and_names: dict[str, Any] | tuple[str, ...]) -> bool:
+    """Whether each entry of a dict with one of the names that follow it is set to nothing.
+
+    It may be missing, None, False or an empty dict.
+    """
+
+def are_shared(attributes: dict[str, Any], /) -> bool:
+    """`is_held_by_more` for the states of a metric, which itself holds and its followers."""
 
 def is_held_by_more(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
     """Whether an entry with a name of the second dict has more references than that.

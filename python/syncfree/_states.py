@@ -19,12 +19,6 @@ from syncfree._capture import is_capturing
 from syncfree._metric_checks import is_held_by_more
 
 
-def are_shared(attributes: dict[str, Any]) -> bool:
-    """Whether others hold states of the metric with these attributes and do not mean to."""
-    most = 1 + attributes.get("_followers", 0)
-    return is_held_by_more(attributes, attributes["_defaults"], most)
-
-
 def of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     """A copy that may be written to outside of `torch.inference_mode` as well."""
     if is_dynamo_compiling():  # what is compiled makes tensors of the mode that it runs in

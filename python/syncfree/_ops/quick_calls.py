@@ -81,14 +81,36 @@ def checking(
 ) -> Callable[..., Any]:
     """As `numbering`, for two tensors and the options behind them.
 
-    The overload gets what ``check`` makes of the options: a tuple of its own ones, flags, and the
-    last one. Of options that are constants the answer is kept.
+    The overload gets what ``check`` makes of the options, in a tuple. Of options that are constants
+    the answer is kept.
     """
     module = _module()
     if module is None:
         return usual
     names = overload._schema.name, overload._schema.overload_name
     quick: Callable[..., Any] = module.checked(*names, check, number, has_number, failed, usual)
+    return quick
+
+
+def checking_images(
+    overload: Any,
+    check: Callable[..., tuple[Any, ...] | None],
+    usual: Callable[..., Any],
+    states: int = 0,
+) -> Callable[..., Any]:
+    """``usual`` without Python around an overload, for images of which no gradient is recorded.
+
+    Its arguments are two images, as many tensors as there are ``states``, and options. Of whether
+    the images are bytes, and of the options, ``check`` makes in a tuple what the overload takes
+    behind the tensors, or None where ``usual`` has to look at the images. Of options that are
+    constants the answer is kept. Other integers than bytes, and bytes beside floats, are for
+    ``usual`` too, as is what the overload refuses with a ValueError.
+    """
+    module = _module()
+    if module is None:
+        return usual
+    names = overload._schema.name, overload._schema.overload_name
+    quick: Callable[..., Any] = module.images(*names, states, check, usual)
     return quick
 
 

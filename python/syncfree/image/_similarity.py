@@ -14,7 +14,7 @@ from syncfree._state_reduction import by_process
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.image._options import check_ssim_options
 from syncfree.functional.image._preset import Window
-from syncfree.functional.image.ssim import Reduction, ssim_arguments
+from syncfree.functional.image._ssim_arguments import Reduction
 
 
 class SimilarityMetric(SyncFreeMetric):
@@ -52,11 +52,10 @@ class SimilarityMetric(SyncFreeMetric):
         window = self.gaussian_kernel, self.sigma, self.kernel_size
         check_ssim_options(self.data_range, *window, self.k1, self.k2)
 
-    def _options(self, preds: Tensor, target: Tensor, reduction: Reduction) -> tuple[Any, ...]:
-        """What SSIM's ops take beside images and states."""
+    def _options(self, reduction: Reduction) -> tuple[Any, ...]:
+        """Those of `ssim_arguments`."""
         window = self.gaussian_kernel, self.sigma, self.kernel_size
-        constants: tuple[Any, ...] = self.k1, self.k2, self.preset
-        return ssim_arguments(preds, target, self.data_range, *window, reduction, *constants)
+        return self.data_range, *window, reduction, self.k1, self.k2, self.preset
 
     def _keeps_values(self) -> bool:
         """Whether there is no reduction, so that each image's value is kept."""

@@ -14,15 +14,15 @@ from syncfree._ops.ms_ssim import multiscale_ssim_update
 from syncfree._ops.registry import reduction_code
 from syncfree._states import settle
 from syncfree.functional._gradients import refuse_forward_mode
-from syncfree.functional.image._images import as_images, require_scales
-from syncfree.functional.image._options import normalize_code
+from syncfree.functional.image._images import as_images
+from syncfree.functional.image._ms_ssim_call import ms_ssim_update_of
 from syncfree.functional.image._preset import MsSsimPreset, check_ms_ssim_preset
+from syncfree.functional.image._ssim_arguments import Reduction
 from syncfree.functional.image.ms_ssim import (
     _BETAS,
     multiscale_structural_similarity_index_measure,
     reduced,
 )
-from syncfree.functional.image.ssim import Reduction
 from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradient
 
 
@@ -146,23 +146,17 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         return as_result(value) if self._keeps_values() else value
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
-        preds, target = as_images(preds, target)
-        if forward_ad._current_level >= 0:
-            refuse_forward_mode(multiscale_ssim_update, preds, target)
         if not self._follows_torchmetrics():
             return self._add_by_preset(preds, target)
         keeps_values = self._keeps_values()
-        *options, code, _ = self._options(preds, target, self.reduction)  # the last is of presets
-        require_scales(preds, target, len(self.betas), options[2])
-        value: Tensor = multiscale_ssim_update(
+        value: Tensor = ms_ssim_update_of(
             preds,
             target,
             None if keeps_values else self.similarity,
             self.total,
-            *options,
+            *self._options(self.reduction),
             self.betas,
-            normalize_code(self.normalize),
-            code,
+            self.normalize,
         )
         if keeps_values:
             self.similarity.append(value)
@@ -170,6 +164,9 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
 
     def _add_by_preset(self, preds: Tensor, target: Tensor) -> Tensor:
         """The states stay where they are here too."""
+        preds, target = as_images(preds, target)
+        if forward_ad._current_level >= 0:
+            refuse_forward_mode(multiscale_ssim_update, preds, target)
         values = self._differentiable(preds, target, "none")
         kept = values.detach()
         with torch.no_grad():

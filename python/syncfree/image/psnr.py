@@ -19,13 +19,14 @@ from syncfree._keywords import naming_unknown
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_squared_error
 from syncfree._ops.psnr_backward import PsnrWithGradient
+from syncfree._ops.quick_calls import checking_images
 from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
 from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional._gradients import refuse_forward_mode, with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
-from syncfree.functional.image._range import parse_data_range, warn_of_bytes
+from syncfree.functional.image._range import is_narrow, parse_data_range, warn_of_bytes
 from syncfree.functional.image.psnr import dimensions, parse_base
 
 __all__ = ["PeakSignalNoiseRatio"]
@@ -161,16 +162,12 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         return _squeeze_if_scalar(value.flatten()) if value.ndim else value  # as in `compute`
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
-        require_tensors(preds, target)
-        if forward_ad._current_level >= 0:
-            refuse_forward_mode(psnr, preds, target)
-        warn_of_bytes(self._range, preds, target)
         if self.dim is not None:
+            _look_at(preds, target, self._range)
             return self._append(preds, target)
-        errors, total, data_range = self.sum_squared_error, self.total, self.data_range
-        # Without the frame and two tuples of the overload, which alone torch.compile knows.
-        op: Any = psnr_update if is_dynamo_compiling() else psnr_update._op  # type: ignore[attr-defined]
-        value: Tensor = op(preds, target, errors, total, data_range, self._interval, self.base)
+        call = _update_of_any if is_dynamo_compiling() else _update
+        states = self.sum_squared_error, self.total, self.data_range
+        value: Tensor = call(preds, target, *states, self._range, self._interval, self.base)
         return value
 
     def extra_repr(self) -> str:
@@ -221,6 +218,32 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             on_host = given if given.device.type == "cpu" else self.data_range
             self._range = float(on_host.to(self.data_range.dtype))
 
+
+def _look_at(preds: Tensor, target: Tensor, value_range: float) -> None:
+    require_tensors(preds, target)
+    if forward_ad._current_level >= 0:
+        refuse_forward_mode(psnr, preds, target)
+    warn_of_bytes(value_range, preds, target)
+
+
+def _update_of_any(
+    preds: Tensor,
+    target: Tensor,
+    errors: Tensor,
+    total: Tensor,
+    data_range: Tensor,
+    value_range: float,
+    *options: Any,
+) -> Any:
+    _look_at(preds, target, value_range)
+    return psnr_update(preds, target, errors, total, data_range, *options)
+
+
+def _options_of_any(of_bytes: bool, value_range: float, *options: Any) -> tuple[Any, ...] | None:
+    return None if of_bytes and is_narrow(value_range) else options
+
+
+_update = checking_images(psnr_update, _options_of_any, _update_of_any, 3)
 
 # The gradient is the same for all, and the state cannot be read without a wait.
 _ANY_RANGE = 1.0

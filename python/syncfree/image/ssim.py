@@ -10,14 +10,11 @@ from torch import Tensor
 from torchmetrics.image import StructuralSimilarityIndexMeasure as _TorchMetricsSsim
 from torchmetrics.utilities.data import dim_zero_cat
 
-from syncfree._ops import ssim as _ops
-from syncfree._ops import ssim_backward as _backward
 from syncfree._states import require_list
 from syncfree._torchmetrics import resolve
-from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import as_images
 from syncfree.functional.image._preset import Preset, check_ssim_preset
-from syncfree.functional.image.ssim import Reduction
+from syncfree.functional.image._ssim_arguments import Reduction
+from syncfree.functional.image._ssim_call import ssim_of, ssim_update_of
 from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradient
 from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure
 
@@ -25,18 +22,6 @@ from syncfree.image.ms_ssim import MultiScaleStructuralSimilarityIndexMeasure
 __all__ = ["MultiScaleStructuralSimilarityIndexMeasure", "StructuralSimilarityIndexMeasure"]
 
 _Result = Tensor | tuple[Tensor, Tensor]
-
-# By the extra result: the op of the values of images, and the op that adds them to the states.
-_VALUES: dict[str | None, tuple[Any, Any]] = {
-    None: (_ops.ssim, _backward.DifferentiableSsim),
-    "map": (_ops.ssim_with_map, _backward.DifferentiableSsimWithMap),
-    "contrast": (_ops.ssim_with_contrast, _backward.DifferentiableSsimWithContrast),
-}
-_UPDATE: dict[str | None, tuple[Any, Any]] = {
-    None: (_ops.ssim_update, _backward.DifferentiableSsimUpdate),
-    "map": (_ops.ssim_update_with_map, _backward.DifferentiableSsimUpdateWithMap),
-    "contrast": (_ops.ssim_update_with_contrast, _backward.DifferentiableSsimUpdateWithContrast),
-}
 
 
 class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
@@ -185,10 +170,8 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         extra = "contrast" if self.return_contrast_sensitivity else None
         if self.return_full_image:
             extra = "map"
-        forms = (_UPDATE if states else _VALUES)[extra]
-        preds, target = as_images(preds, target)
-        options = self._options(preds, target, self.reduction if states else None)
-        result = with_gradient(*forms, preds, target, *states, *options)
+        call, reduction = (ssim_update_of, self.reduction) if states else (ssim_of, None)
+        result = call(extra, preds, target, *states, *self._options(reduction))
         return result if extra else (result, None)
 
 

@@ -23,7 +23,7 @@ from syncfree._ops.ssim_with_gradients import (
 )
 from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._images import as_images
-from syncfree.functional.image.ssim import ssim_arguments
+from syncfree.functional.image._ssim_arguments import ssim_arguments
 
 # Smaller images have kernels of their own, which give gradients alone, and rows that are no whole
 # vectors of pixels take two passes: not worth the question.

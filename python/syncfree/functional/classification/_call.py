@@ -69,7 +69,11 @@ def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
     def usual(preds: Tensor, target: Tensor, *options: Any) -> Any:
         return call(op, (preds, target), *check(*options))
 
-    return checking(op, check, _with_call, _VALIDATE, _answering(usual), usual), usual
+    def in_a_row(*options: Any) -> tuple[Any, ...]:
+        own, *others = check(*options)
+        return *own, *others
+
+    return checking(op, in_a_row, _with_call, _VALIDATE, _answering(usual), usual), usual
 
 
 def _answering(usual: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,11 +32,16 @@ def parse_data_range(
         result = _parse(data_range)
     if (
         preds is not None
-        and result[0] <= _WIDEST_OF_FLOATS
+        and is_narrow(result[0])
         and (preds.dtype is _UINT8 or target.dtype is _UINT8)
     ):
         warn_of_bytes(result[0], preds, target)
     return result
+
+
+def is_narrow(value_range: float | None) -> bool:
+    """Whether it is a range of floats, under which bytes are warned of."""
+    return value_range is not None and value_range <= _WIDEST_OF_FLOATS
 
 
 def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
@@ -45,7 +50,7 @@ def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
     The value is TorchMetrics' all the same: bytes that hold only 0 and 1 have such a range. Nothing
     is read, so it costs no wait.
     """
-    if value_range > _WIDEST_OF_FLOATS or is_dynamo_compiling():
+    if not is_narrow(value_range) or is_dynamo_compiling():
         return
     for name, images in (("preds", preds), ("target", target)):
         if images.dtype is _UINT8:

@@ -15,8 +15,9 @@ from syncfree._ops.ssim_wide import (
 )
 from syncfree.functional._gradients import is_transformed, with_gradient
 from syncfree.functional.image._images import as_images
+from syncfree.functional.image._ssim_arguments import ssim_arguments
 from syncfree.functional.image.quality import image_quality
-from syncfree.functional.image.ssim import ssim_arguments, structural_similarity_index_measure
+from syncfree.functional.image.ssim import structural_similarity_index_measure
 
 _HALVES = torch.float16, torch.bfloat16
 

@@ -7,17 +7,13 @@ from typing import Literal
 
 from torch import Tensor
 
-from syncfree._ops.ms_ssim import multiscale_ssim
-from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
 from syncfree._ops.registry import REDUCTIONS, reduction_code
-from syncfree.functional._arguments import number
-from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import as_images, require_scales
+from syncfree.functional.image._images import as_images
+from syncfree.functional.image._ms_ssim_call import ms_ssim_of
 from syncfree.functional.image._ms_ssim_preset import ms_ssim_by_preset
 from syncfree.functional.image._options import check_betas, normalize_code
 from syncfree.functional.image._preset import MsSsimPreset, Window, check_ms_ssim_preset
-from syncfree.functional.image._range import parse_data_range
-from syncfree.functional.image.ssim import Reduction, window_arguments
+from syncfree.functional.image._ssim_arguments import Reduction
 
 # Of Wang, Simoncelli and Bovik, from the finest scale to the coarsest.
 _BETAS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
@@ -123,32 +119,27 @@ def multiscale_structural_similarity_index_measure(
         >>> multiscale_structural_similarity_index_measure(0.75 * x, x, data_range=1.0)
         tensor(0.9845)
     """
-    check_betas(betas)
-    how_to_normalize = normalize_code(normalize)
-    preds, target = as_images(preds, target)
     if preset != "torchmetrics":
+        check_betas(betas)
+        normalize_code(normalize)
+        preds, target = as_images(preds, target)
         check_ms_ssim_preset(preset, Window(gaussian_kernel, sigma, kernel_size), normalize)
         code = reduction_code(reduction)
         values = ms_ssim_by_preset(preset, preds, target, data_range, k1, k2, betas)
         return reduced(values, code)
-    value_range, interval = (
-        (None, None) if data_range is None else parse_data_range(data_range, preds, target)
-    )
-    window = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
-    require_scales(preds, target, len(betas), window[2])
-    value: Tensor = with_gradient(
-        multiscale_ssim,
-        DifferentiableMultiscaleSsim,
+    value: Tensor = ms_ssim_of(
         preds,
         target,
-        *window,
-        value_range,
-        interval,
-        number("k1", k1),
-        number("k2", k2),
+        data_range,
+        gaussian_kernel,
+        sigma,
+        kernel_size,
+        reduction,
+        k1,
+        k2,
+        preset,
         betas,
-        how_to_normalize,
-        reduction_code(reduction),
+        normalize,
     )
     return value
 

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.psnr import psnr
 from syncfree._ops.psnr_backward import DifferentiablePsnr
+from syncfree._ops.quick_calls import checking_images
 from syncfree._ops.registry import reduction_code
 from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import integer, number, require_tensors
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._preset import PsnrPreset, psnr_preset
-from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image._range import is_narrow, parse_data_range
 
 __all__ = ["peak_signal_noise_ratio"]
 
@@ -86,13 +88,37 @@ def peak_signal_noise_ratio(
         >>> peak_signal_noise_ratio(preds, target, data_range=3.0)
         tensor(2.5527)
     """
+    run = _psnr_of_any if is_dynamo_compiling() else _psnr
+    value: Tensor = run(preds, target, data_range, base, reduction, dim, preset)
+    return value
+
+
+def _psnr_of_any(
+    preds: Tensor, target: Tensor, data_range: Any, base: Any, reduction: Any, dim: Any, preset: Any
+) -> Any:
     require_tensors(preds, target)
     if preset != "torchmetrics":
         data_range, dim = psnr_preset(preset, preds, target, data_range, dim)
+    options = _arguments(preds, target, data_range, base, reduction, dim)
+    return with_gradient(psnr, DifferentiablePsnr, preds, target, *options)
+
+
+def _arguments(
+    preds: Any, target: Any, data_range: Any, base: Any, reduction: Any, dim: Any
+) -> tuple[Any, ...]:
     value_range, interval = parse_data_range(data_range, preds, target)
-    options = value_range, interval, parse_base(base), reduction_code(reduction), dimensions(dim)
-    value: Tensor = with_gradient(psnr, DifferentiablePsnr, preds, target, *options)
-    return value
+    return value_range, interval, parse_base(base), reduction_code(reduction), dimensions(dim)
+
+
+def _arguments_of_any(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
+    *others, preset = options
+    if preset != "torchmetrics":
+        return None
+    arguments = _arguments(None, None, *others)
+    return None if of_bytes and is_narrow(arguments[0]) else arguments
+
+
+_psnr = checking_images(psnr, _arguments_of_any, _psnr_of_any)
 
 
 def parse_base(base: object) -> float:

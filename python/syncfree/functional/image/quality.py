@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
-from syncfree._ops.registry import REDUCTIONS
+from syncfree._ops.quick_calls import checking_images
 from syncfree._ops.ssim import image_quality as _op
 from syncfree._ops.ssim_backward import DifferentiableImageQuality
-from syncfree.functional._arguments import number
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image._range import parse_data_range
-from syncfree.functional.image.ssim import window_arguments
+from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_any
 
 
 class ImageQuality(NamedTuple):
@@ -92,19 +92,24 @@ def image_quality(
             "Expected argument `reduction` to be one of ('elementwise_mean', 'none', None), "
             f"but got {reduction!r}."
         )
+    run = _quality_of_any if is_dynamo_compiling() else _quality
+    window = gaussian_kernel, sigma, kernel_size
+    return ImageQuality(*run(preds, target, data_range, *window, reduction, k1, k2))
+
+
+def _quality_of_any(preds: Tensor, target: Tensor, data_range: Any, *options: Any) -> Any:
     preds, target = as_images(preds, target)
-    value_range, interval = parse_data_range(data_range, preds, target)
-    return ImageQuality(
-        *with_gradient(
-            _op,
-            DifferentiableImageQuality,
-            preds,
-            target,
-            *window_arguments(preds, target, gaussian_kernel, sigma, kernel_size),
-            value_range,
-            interval,
-            number("k1", k1),
-            number("k2", k2),
-            REDUCTIONS[reduction],
-        )
-    )
+    if data_range is None:  # which for SSIM alone stands for that of the data
+        parse_data_range(data_range)
+    *arguments, _ = ssim_arguments(preds, target, data_range, *options)  # the last is of presets
+    return with_gradient(_op, DifferentiableImageQuality, preds, target, *arguments)
+
+
+def _arguments_of_any(of_bytes: bool, data_range: Any, *options: Any) -> tuple[Any, ...] | None:
+    if data_range is None:
+        return None
+    arguments = ssim_arguments_of_any(of_bytes, data_range, *options, "torchmetrics")
+    return None if arguments is None else arguments[:-1]
+
+
+_quality = checking_images(_op, _arguments_of_any, _quality_of_any)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 from torch import Tensor
 
-from syncfree._ops import ssim as _ops
-from syncfree._ops import ssim_backward as _backward
-from syncfree._ops.registry import reduction_code
 from syncfree._torchmetrics import resolve
-from syncfree.functional._arguments import integer, number, require_tensors
-from syncfree.functional._gradients import with_gradient
-from syncfree.functional.image._images import as_images
-from syncfree.functional.image._options import gaussian_flag
-from syncfree.functional.image._preset import Preset, Window, ssim_preset
-from syncfree.functional.image._range import parse_data_range
+from syncfree.functional.image._preset import Preset
+from syncfree.functional.image._ssim_arguments import Reduction
+from syncfree.functional.image._ssim_call import ssim_of
 
 __all__ = [
     "multiscale_structural_similarity_index_measure",  # noqa: F822  of `__getattr__` below
     "structural_similarity_index_measure",
 ]
-
-Entry = TypeVar("Entry", int, float)
-Reduction = Literal["elementwise_mean", "sum", "none"] | None
 
 
 @overload
@@ -200,77 +191,21 @@ def structural_similarity_index_measure(
             "Arguments `return_full_image` and `return_contrast_sensitivity` are mutually "
             "exclusive."
         )
-    preds, target = as_images(preds, target)
-    forms: tuple[Any, Any] = _ops.ssim, _backward.DifferentiableSsim
-    if return_full_image:
-        forms = _ops.ssim_with_map, _backward.DifferentiableSsimWithMap
-    elif return_contrast_sensitivity:
-        forms = _ops.ssim_with_contrast, _backward.DifferentiableSsimWithContrast
-    options = ssim_arguments(
-        preds, target, data_range, gaussian_kernel, sigma, kernel_size, reduction, k1, k2, preset
+    extra = "contrast" if return_contrast_sensitivity else None
+    result: Tensor | tuple[Tensor, Tensor] = ssim_of(
+        "map" if return_full_image else extra,
+        preds,
+        target,
+        data_range,
+        gaussian_kernel,
+        sigma,
+        kernel_size,
+        reduction,
+        k1,
+        k2,
+        preset,
     )
-    result: Tensor | tuple[Tensor, Tensor] = with_gradient(*forms, preds, target, *options)
     return result
-
-
-def ssim_arguments(
-    preds: Tensor,
-    target: Tensor,
-    data_range: float | tuple[float, float] | None,
-    gaussian_kernel: bool = True,
-    sigma: float | Sequence[float] = 1.5,
-    kernel_size: int | Sequence[int] = 11,
-    reduction: Reduction = "elementwise_mean",
-    k1: float = 0.01,
-    k2: float = 0.03,
-    preset: Preset = "torchmetrics",
-) -> tuple[Any, ...]:
-    """All that the ops take beside the images."""
-    valid = preset != "torchmetrics"
-    if valid:
-        window = Window(gaussian_kernel, sigma, kernel_size)
-        window, data_range, k2 = ssim_preset(preset, preds, target, window, data_range, k2)
-        gaussian_kernel, sigma, kernel_size = window
-    value_range, interval = (
-        (None, None) if data_range is None else parse_data_range(data_range, preds, target)
-    )
-    entries = window_arguments(preds, target, gaussian_kernel, sigma, kernel_size)
-    constants = number("k1", k1), number("k2", k2)
-    return *entries, value_range, interval, *constants, reduction_code(reduction), valid
-
-
-def window_arguments(
-    preds: Tensor,
-    target: Tensor,
-    gaussian_kernel: bool,
-    sigma: float | Sequence[float],
-    kernel_size: int | Sequence[int],
-) -> tuple[bool, Sequence[float], Sequence[int]]:
-    """The window as the ops take it: a number for all axes becomes a sequence of one."""
-    if type(sigma) is float and type(kernel_size) is int:  # the usual call, kept quick
-        return gaussian_flag(gaussian_kernel), (sigma,), (kernel_size,)
-    images = preds, target
-    sizes = _entries(
-        images, "kernel_size", kernel_size, integer, "an integer or a sequence of them"
-    )
-    sigmas = _entries(images, "sigma", sigma, number, "a number or a sequence of numbers")
-    return gaussian_flag(gaussian_kernel), sigmas, sizes
-
-
-def _entries(
-    images: tuple[Tensor, Tensor],
-    name: str,
-    given: Any,
-    convert: Callable[[str, Any, str], Entry],
-    expected: str,
-) -> Sequence[Entry]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        return (convert(name, given, expected),)
-    if len(given) == 1:  # which the ops would take for a number
-        require_tensors(*images)
-        _ops.check_images(*images)
-        _ops.check_count(name, given, images[0])
-    return [convert(name, entry, expected) for entry in given]
 
 
 def __getattr__(name: str) -> Any:
