@@ -39,8 +39,8 @@ bool are_bytes(const at::Tensor& preds, const at::Tensor& target) {
 // No gradient of any kind is wanted, and kernels read what the images hold. Other images may be
 // converted before.
 bool are_plain(const at::Tensor& preds, const at::Tensor& target) {
-  const bool records = at::GradMode::is_enabled() &&
-                       (preds.requires_grad() || target.requires_grad());
+  const bool records =
+      at::GradMode::is_enabled() && (preds.requires_grad() || target.requires_grad());
   return !records && torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr &&
          (are_bytes(preds, target) || (is_floating(preds) && is_floating(target)));
 }

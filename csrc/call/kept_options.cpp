@@ -16,59 +16,62 @@ bool is_constant(PyObject* object) {
          PyFloat_CheckExact(object) || PyUnicode_CheckExact(object);
 }
 
+bool is_same(PyObject* one, PyObject* constant);
+
+bool are_same(PyObject* const* items, std::size_t count, PyObject* constants) {
+  PyObject** const others = PySequence_Fast_ITEMS(constants);
+  return std::equal(items, items + count, others, others + PyTuple_GET_SIZE(constants), is_same);
+}
+
 // Equal numbers of two types may mean different things.
 bool is_same(PyObject* one, PyObject* constant) {
   if (one == constant) return true;
   if (Py_TYPE(one) != Py_TYPE(constant)) return false;
-  if (PyTuple_CheckExact(one)) {
-    PyObject **const items = PySequence_Fast_ITEMS(one), **const end =
-                                                             items + PyTuple_GET_SIZE(one);
-    PyObject** const others = PySequence_Fast_ITEMS(constant);
-    return std::equal(items, end, others, others + PyTuple_GET_SIZE(constant), is_same);
-  }
+  if (PyTuple_CheckExact(one))
+    return are_same(PySequence_Fast_ITEMS(one), static_cast<std::size_t>(PyTuple_GET_SIZE(one)),
+                    constant);
   return is_constant(one) && PyObject_RichCompareBool(one, constant, Py_EQ) == 1;
+}
+
+THPObjectPtr tuple_of(PyObject* const* items, std::size_t count) {
+  THPObjectPtr tuple(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  for (std::size_t i = 0; tuple && i < count; ++i)
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  return tuple;
 }
 
 }  // namespace
 
-const KeptOptions::Options* KeptOptions::find(PyObject* const* given, std::size_t count) const {
-  for (const Options& each : kept_) {
-    const auto is_same_as_kept = [](PyObject* one, const THPObjectPtr& kept) {
-      return is_same(one, const_cast<THPObjectPtr&>(kept).get());
-    };
-    if (each.is_known && std::equal(given, given + count, each.given.begin(), each.given.end(),
-                                    is_same_as_kept))
-      return &each;
-  }
+const Stack* KeptOptions::find(PyObject* const* given, std::size_t count) const {
+  for (Options& each : kept_)
+    if (each.given && are_same(given, count, each.given.get())) return &each.taken;
   return nullptr;
 }
 
-KeptOptions::Options KeptOptions::check(PyObject* const* given, std::size_t count) const {
-  Options options;
+bool KeptOptions::check(PyObject* const* given, std::size_t count, Stack& taken) const {
   THPObjectPtr answer(PyObject_Vectorcall(check_, given, count, nullptr));
   if (!answer || !PyTuple_CheckExact(answer.get()) ||
       static_cast<std::size_t>(PyTuple_GET_SIZE(answer.get())) != parameters_.size())
-    return options;
+    return false;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     PyObject* const value = PyTuple_GET_ITEM(answer.get(), static_cast<Py_ssize_t>(i));
-    if (!call::push(parameters_[i], value, options.taken)) return options;
+    if (!call::push(parameters_[i], value, taken)) return false;
   }
-  for (std::size_t i = 0; i < count; ++i) options.given.emplace_back(Py_NewRef(given[i]));
-  options.is_known = true;
-  return options;
+  return true;
 }
 
 bool KeptOptions::push(PyObject* const* given, std::size_t count, Stack& stack) const {
-  const Options* options = find(given, count);
-  Options fresh;
-  if (options == nullptr) {
-    fresh = check(given, count);
-    options = &fresh;
+  if (const Stack* taken = find(given, count)) {
+    stack.insert(stack.end(), taken->begin(), taken->end());
+    return true;
   }
-  if (!options->is_known) return false;
-  stack.insert(stack.end(), options->taken.begin(), options->taken.end());
-  if (options == &fresh && std::all_of(given, given + count, is_constant))
-    kept_[oldest_++ % kept_.size()] = std::move(fresh);
+  Stack taken;
+  if (!check(given, count, taken)) return false;
+  stack.insert(stack.end(), taken.begin(), taken.end());
+  if (!std::all_of(given, given + count, is_constant)) return true;
+  THPObjectPtr kept = tuple_of(given, count);
+  if (!kept) return false;
+  kept_[oldest_++ % kept_.size()] = {std::move(kept), std::move(taken)};
   return true;
 }
 

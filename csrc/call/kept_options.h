@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "operator.h"
@@ -27,13 +28,12 @@ class KeptOptions {
 
  private:
   struct Options {
-    std::vector<THPObjectPtr> given;
+    THPObjectPtr given;  // in a tuple
     Stack taken;
-    bool is_known = false;
   };
 
-  const Options* find(PyObject* const* given, std::size_t count) const;
-  Options check(PyObject* const* given, std::size_t count) const;
+  const Stack* find(PyObject* const* given, std::size_t count) const;
+  bool check(PyObject* const* given, std::size_t count, Stack& taken) const;
 
   PyObject* check_;
   std::vector<Parameter> parameters_;

@@ -31,8 +31,7 @@ bool is_type(PyObject* object, PyTypeObject* type) {
 }
 
 bool is_unset(PyObject* entry) {
-  return entry == Py_None || entry == Py_False ||
-         (PyDict_Check(entry) && PyDict_Size(entry) == 0);
+  return entry == Py_None || entry == Py_False || (PyDict_Check(entry) && PyDict_Size(entry) == 0);
 }
 
 PyObject* all_unset(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
