@@ -15,6 +15,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import syncfree.image.psnr as psnr_class
 from reference_counts import assert_nothing_is_kept
@@ -251,12 +252,60 @@ def test_bytes_are_warned_of_where_the_range_is_one_of_floats() -> None:
         peak_signal_noise_ratio(*images(), data_range=1.0)
 
 
+@pytest.mark.parametrize("name", WAYS)
+def test_of_two_mistakes_the_same_one_is_told(name: str) -> None:
+    preds, target = images()
+    for pair in ((preds[0], target[0]), (preds, target[:1]), (preds, None)):
+        for given in options(name):
+            assert_same(name, pair, given)
+
+
+def test_nested_images() -> None:
+    nested = torch.nested.nested_tensor([torch.zeros(3, 24, 24), torch.zeros(3, 12, 12)])
+    for name in WAYS:
+        assert_same(name, (nested, nested), options(name)[0])
+
+
+class Refusing(TorchDispatchMode):
+    """Raises once an op of ours has run."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):
+        result = function(*args, **(kwargs or {}))
+        if "syncfree" in str(function):
+            raise ValueError("seen")
+        return result
+
+
+@pytest.mark.parametrize("name", [name for name in WAYS if "update" in name])
+def test_an_error_behind_the_op_adds_nothing_again(name: str) -> None:
+    quick, _ = WAYS[name]
+    pair, given = images(), options(name)[0]
+    once, twice = states(name, "cpu"), states(name, "cpu")
+    quick(*pair, *once, *given)
+    with Refusing(), pytest.raises(ValueError, match="seen"):
+        quick(*pair, *twice, *given)
+    assert all(map(torch.equal, once, twice))
+
+
+def test_ops_without_a_gradient_are_quick_for_images_that_have_one() -> None:
+    preds, target = images()
+    preds.requires_grad_()
+    checks = Checks()
+    assert checks.call(preds, target, 1.0, None) == "usual"
+    assert not checks.asked
+    checks = Checks(has_gradient=False)
+    checks.call(preds, target, 1.0, None)
+    assert checks.asked == [(False, 1.0, None)]
+
+
 class Checks:
     """Counts how often options are checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_gradient: bool = True) -> None:
         self.asked: list[tuple[Any, ...]] = []
-        self.call = quick_calls.checking_images(psnr.psnr, self.check, self.usual)
+        self.call = quick_calls.checking_images(
+            psnr.psnr, self.check, self.usual, has_gradient=has_gradient
+        )
 
     def check(self, of_bytes: bool, *options: Any) -> Any:
         self.asked.append((of_bytes, *options))
@@ -299,15 +348,19 @@ def test_what_may_change_is_checked_each_time() -> None:
 
 def test_where_images_have_to_be_looked_at() -> None:
     checks = Checks()
-    for _ in range(2):
+    for _ in range(3):
         assert checks.call(*images(), None, None) == "usual"
-    assert len(checks.asked) == 2
+    assert len(checks.asked) == 1  # that answer is kept, too
+    for _ in range(2):
+        assert checks.call(*images(), None, [1]) == "usual"
+    assert len(checks.asked) == 3
     assert checks.call(*images(torch.int32), 1.0, None) == "usual"
     assert checks.call(images()[0], images(torch.uint8)[1], 1.0, None) == "usual"
     assert checks.call(*images(), 1.0, dim=None) == "usual"
     assert checks.call(images()[0]) == "usual"
     assert checks.call() == "usual"
-    assert len(checks.asked) == 2
+    assert len(checks.asked) == 3
+    assert checks.call(*images(), 1.0) == "usual"  # which `check` does not take
 
 
 def test_what_the_operator_refuses() -> None:
@@ -317,8 +370,6 @@ def test_what_the_operator_refuses() -> None:
         checks.call(preds, target, 1.0, [7])
     with pytest.raises(RuntimeError, match="same shape"):
         checks.call(preds, target[:1], 1.0, None)
-    with pytest.raises(ValueError, match="not enough values"):
-        checks.call(preds, target, 1.0)
 
 
 def test_threads() -> None:

@@ -13,6 +13,11 @@ from class_cases import CASES, ClassCase
 from metric_contract import same_states, same_value
 
 
+def is_summed(case: ClassCase) -> bool:
+    states = case.ours(**case.options).metric_state.values()
+    return all(isinstance(state, torch.Tensor) for state in states)
+
+
 def on_meta(kind: type[Metric], made_there: bool, options: dict[str, Any]) -> Metric:
     if not made_there:
         return kind(**options).to("meta")
@@ -40,6 +45,17 @@ def test_a_checkpoint_makes_them_real(
         loaded.append(metric)
     same_states(*loaded)
     same_value(*(metric.compute() for metric in loaded))
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+@pytest.mark.parametrize("case", [case for case in CASES if is_summed(case)], ids=str)
+def test_states_left_there_take_no_batch(case: ClassCase, method: str, device: str) -> None:
+    batch, *_ = case.batches(device)
+    for name, state in case.pair(device)[0].metric_state.items():
+        metric, _ = case.pair(device)
+        metric.__dict__[name] = state.to("meta")
+        with pytest.raises(RuntimeError, match=r"on the (same )?device"):
+            getattr(metric, method)(*batch)
 
 
 # ---- States that are empty lists have no device: such a metric takes batches of any.

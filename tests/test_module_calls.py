@@ -244,3 +244,38 @@ def test_a_tool_that_calls_all_modules_in_its_way(
     monkeypatch.setattr(nn.Module, "_call_impl", traced)
     metric(*pair)
     assert seen == [metric]
+
+
+class WithProperty(PeakSignalNoiseRatio):
+    """Says of itself what otherwise stands in an attribute of each metric."""
+
+    asked = 0
+
+    @property
+    def dist_sync_on_step(self) -> bool:
+        type(self).asked += 1
+        return False
+
+    @dist_sync_on_step.setter
+    def dist_sync_on_step(self, value: bool) -> None: ...
+
+
+def test_a_property_is_asked_in_each_call(pair: tuple[Tensor, Tensor], device: str) -> None:
+    metric = WithProperty(1.0).to(device)
+    plain = PeakSignalNoiseRatio(1.0).to(device)
+    before = WithProperty.asked
+    assert torch.equal(metric(*pair), plain(*pair))
+    assert WithProperty.asked > before
+
+
+def test_a_batch_that_ops_do_not_serve_is_tried_once(pair: tuple[Tensor, Tensor]) -> None:
+    tried = []
+
+    class Unserved(PeakSignalNoiseRatio):
+        def _evaluate(self, *args: Any, **kwargs: Any) -> Any:
+            tried.append(args)
+            return NotImplemented
+
+    metric = Unserved(1.0)
+    assert torch.equal(metric(*pair), PeakSignalNoiseRatio(1.0)(*pair))
+    assert len(tried) == 1

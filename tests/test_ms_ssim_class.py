@@ -72,3 +72,11 @@ def test_images_too_small_for_the_scales(device: str) -> None:
         with pytest.raises(ValueError, match="larger than or equal to 32"):
             metric.update(preds, target)
         assert metric.similarity == 0
+
+
+@pytest.mark.parametrize("betas", [[0.5, 0.5], (1, 1), (np.float32(0.4), 0.6)])
+def test_exponents_given_later_may_be_of_other_types(betas: Any, device: str) -> None:
+    pair = MS_SSIM.pair(device)
+    for metric in pair:
+        metric.betas = betas
+    same_stream(*pair, MS_SSIM.batches(device, torch.float32))

@@ -45,7 +45,7 @@ PyObject* checked(PyObject*, PyObject* arguments) {
     return nullptr;
   return with_errors([&]() -> PyObject* {
     auto call = numbered_operator(name, overload, number, has_number, failed);
-    if (!call || !begins_with_tensors(call->op, kTensors)) return Py_NewRef(usual);
+    if (!call || !are_tensors(call->op, 0, kTensors)) return Py_NewRef(usual);
     KeptOptions options(check, parameters_behind(call->op, kTensors));
     return make_callable(call_checked, usual,
                          new CheckedOperator{std::move(*call), std::move(options)});

@@ -131,13 +131,6 @@ PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::si
   });
 }
 
-bool are_tensors(const Operator& op, std::size_t begin, std::size_t count) {
-  return begin + count <= op.parameters.size() &&
-         std::all_of(op.parameters.begin() + static_cast<std::ptrdiff_t>(begin),
-                     op.parameters.begin() + static_cast<std::ptrdiff_t>(begin + count),
-                     [](const Parameter& each) { return each.kind == Kind::kTensor; });
-}
-
 // The rule by which `backward` finds gradients for `forward`, if its parameters are such: images,
 // what was kept, gradients, two flags, options.
 std::optional<Rule> rule_of(const char* forward, const char* backward, std::size_t states,

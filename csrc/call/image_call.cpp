@@ -17,9 +17,11 @@ namespace {
 struct ImageOperator {
   Operator op;
   std::size_t tensors;
+  bool has_gradient;
   KeptOptions options;
 };
 
+// As `_READ_BY_KERNELS` of functional/image/_images.py.
 bool is_floating(const at::Tensor& image) {
   switch (image.scalar_type()) {
     case at::kHalf:
@@ -36,11 +38,11 @@ bool are_bytes(const at::Tensor& preds, const at::Tensor& target) {
   return preds.scalar_type() == at::kByte && target.scalar_type() == at::kByte;
 }
 
-// No gradient of any kind is wanted, and kernels read what the images hold. Other images may be
-// converted before.
-bool are_plain(const at::Tensor& preds, const at::Tensor& target) {
-  const bool records =
-      at::GradMode::is_enabled() && (preds.requires_grad() || target.requires_grad());
+// Nothing is to be recorded or refused for a gradient, and kernels read what the images hold. Other
+// images may be converted before.
+bool are_plain(const at::Tensor& preds, const at::Tensor& target, bool has_gradient) {
+  const bool records = has_gradient && at::GradMode::is_enabled() &&
+                       (preds.requires_grad() || target.requires_grad());
   return !records && torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr &&
          (are_bytes(preds, target) || (is_floating(preds) && is_floating(target)));
 }
@@ -60,20 +62,17 @@ PyObject* call_images(PyObject* self, PyObject* const* arguments, std::size_t fl
     stack.reserve(images.op.parameters.size());
     if (names != nullptr || function_mode_is_on() || count < images.tensors ||
         !push_tensors(images, arguments, stack) ||
-        !are_plain(stack[0].toTensor(), stack[1].toTensor()))
+        !are_plain(stack[0].toTensor(), stack[1].toTensor(), images.has_gradient))
       return call_usual(self, arguments, flagged, names);
 
     c10::SmallVector<PyObject*, 16> given;
     given.push_back(are_bytes(stack[0].toTensor(), stack[1].toTensor()) ? Py_True : Py_False);
     given.append(arguments + images.tensors, arguments + count);
-    if (!images.options.push(given.data(), given.size(), stack))
-      return PyErr_Occurred() ? nullptr : call_usual(self, arguments, flagged, names);
-
-    PyObject* const result = with_errors([&] { return run(images.op, std::move(stack)); });
-    // Nothing has run where shapes do not fit, of which Python may have more to say.
-    if (result != nullptr || !PyErr_ExceptionMatches(PyExc_ValueError)) return result;
-    PyErr_Clear();
-    return call_usual(self, arguments, flagged, names);
+    if (!images.options.push(given.data(), given.size(), stack)) {
+      PyErr_Clear();  // raised again there, unless an image is worse
+      return call_usual(self, arguments, flagged, names);
+    }
+    return run(images.op, std::move(stack));
   });
 }
 
@@ -82,16 +81,19 @@ PyObject* call_images(PyObject* self, PyObject* const* arguments, std::size_t fl
 PyObject* images(PyObject*, PyObject* arguments) {
   const char *name = nullptr, *overload = nullptr;
   Py_ssize_t states = 0;
+  int has_gradient = 0;
   PyObject *check = nullptr, *usual = nullptr;
-  if (!PyArg_ParseTuple(arguments, "ssnOO", &name, &overload, &states, &check, &usual))
+  if (!PyArg_ParseTuple(arguments, "ssnpOO", &name, &overload, &states, &has_gradient, &check,
+                        &usual))
     return nullptr;
   return with_errors([&]() -> PyObject* {
     auto op = operator_of(name, overload);
     const std::size_t tensors = kImages + static_cast<std::size_t>(states);
-    if (!op || !begins_with_tensors(*op, tensors)) return Py_NewRef(usual);
+    if (!op || !are_tensors(*op, 0, tensors)) return Py_NewRef(usual);
     KeptOptions options(check, parameters_behind(*op, tensors));
-    return make_callable(call_images, usual,
-                         new ImageOperator{std::move(*op), tensors, std::move(options)});
+    return make_callable(
+        call_images, usual,
+        new ImageOperator{std::move(*op), tensors, has_gradient != 0, std::move(options)});
   });
 }
 

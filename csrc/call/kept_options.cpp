@@ -42,37 +42,39 @@ THPObjectPtr tuple_of(PyObject* const* items, std::size_t count) {
 
 }  // namespace
 
-const Stack* KeptOptions::find(PyObject* const* given, std::size_t count) const {
+const KeptOptions::Options* KeptOptions::find(PyObject* const* given, std::size_t count) const {
   for (Options& each : kept_)
-    if (each.given && are_same(given, count, each.given.get())) return &each.taken;
+    if (each.given && are_same(given, count, each.given.get())) return &each;
   return nullptr;
 }
 
-bool KeptOptions::check(PyObject* const* given, std::size_t count, Stack& taken) const {
+std::optional<Stack> KeptOptions::check(PyObject* const* given, std::size_t count) const {
   THPObjectPtr answer(PyObject_Vectorcall(check_, given, count, nullptr));
   if (!answer || !PyTuple_CheckExact(answer.get()) ||
       static_cast<std::size_t>(PyTuple_GET_SIZE(answer.get())) != parameters_.size())
-    return false;
+    return std::nullopt;
+  Stack taken;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     PyObject* const value = PyTuple_GET_ITEM(answer.get(), static_cast<Py_ssize_t>(i));
-    if (!call::push(parameters_[i], value, taken)) return false;
+    if (!call::push(parameters_[i], value, taken)) return std::nullopt;
   }
-  return true;
+  return taken;
 }
 
 bool KeptOptions::push(PyObject* const* given, std::size_t count, Stack& stack) const {
-  if (const Stack* taken = find(given, count)) {
-    stack.insert(stack.end(), taken->begin(), taken->end());
-    return true;
+  const Options* options = find(given, count);
+  Options fresh;
+  if (options == nullptr) {
+    fresh.taken = check(given, count);
+    if (PyErr_Occurred()) return false;
+    if (std::all_of(given, given + count, is_constant)) fresh.given = tuple_of(given, count);
+    if (PyErr_Occurred()) return false;
+    options = &fresh;
   }
-  Stack taken;
-  if (!check(given, count, taken)) return false;
-  stack.insert(stack.end(), taken.begin(), taken.end());
-  if (!std::all_of(given, given + count, is_constant)) return true;
-  THPObjectPtr kept = tuple_of(given, count);
-  if (!kept) return false;
-  kept_[oldest_++ % kept_.size()] = {std::move(kept), std::move(taken)};
-  return true;
+  const bool is_taken = options->taken.has_value();
+  if (is_taken) stack.insert(stack.end(), options->taken->begin(), options->taken->end());
+  if (fresh.given) kept_[oldest_++ % kept_.size()] = std::move(fresh);
+  return is_taken;
 }
 
 }  // namespace syncfree::call

@@ -1,13 +1,14 @@
 // Sets of options that Python has checked, each with what an operator takes for it.
 //
 // A metric's options are the same in every step of a loop. To look them up in Python and to reach
-// the operator from there takes three frames, half a microsecond of the host's eight.
+// the operator from there took 0.6 us of accuracy's 2.8 on a CPU, of PSNR's 1.2 and of SSIM's 2.7.
 #pragma once
 
 #include <torch/csrc/utils/object_ptr.h>
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,23 +18,23 @@ namespace syncfree::call {
 
 class KeptOptions {
  public:
-  // `check` makes a tuple of options: values of these parameters, which it is asked for once for
-  // each set of constants. What else it makes is not known here.
+  // `check` makes a tuple of options: values of these parameters. Where it makes something else,
+  // they are not for the operator. Of constants it is asked for as long as they are kept.
   KeptOptions(PyObject* check, std::vector<Parameter> parameters)
       : check_(Py_NewRef(check)), parameters_(std::move(parameters)) {}
 
-  // Adds what the operator takes. False, with an error set, where `check` refuses the options, and
-  // without one where its answer is not known.
+  // Adds what the operator takes. False, with an error set where `check` raises, if that is
+  // nothing.
   bool push(PyObject* const* given, std::size_t count, Stack& stack) const;
 
  private:
   struct Options {
     THPObjectPtr given;  // in a tuple
-    Stack taken;
+    std::optional<Stack> taken;
   };
 
-  const Stack* find(PyObject* const* given, std::size_t count) const;
-  bool check(PyObject* const* given, std::size_t count, Stack& taken) const;
+  const Options* find(PyObject* const* given, std::size_t count) const;
+  std::optional<Stack> check(PyObject* const* given, std::size_t count) const;
 
   PyObject* check_;
   std::vector<Parameter> parameters_;

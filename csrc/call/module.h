@@ -13,11 +13,11 @@ PyObject* quick(PyObject* module, PyObject* arguments);
 PyObject* numbered(PyObject* module, PyObject* arguments);
 
 // (name, overload, check, number, has_number, failed, usual): the same by two tensors and options,
-// which `check` is asked for once.
+// of which `check` makes the operator's.
 PyObject* checked(PyObject* module, PyObject* arguments);
 
-// (name, overload, states, check, usual): an operator by two images, states and options, which
-// `check` is asked for once, where no gradient is recorded.
+// (name, overload, states, has_gradient, check, usual): an operator by two images, states and
+// options, of which `check` makes the operator's.
 PyObject* images(PyObject* module, PyObject* arguments);
 
 // (forward, backward, states, slots, usual): an operator that records another as its gradient.

@@ -87,14 +87,11 @@ std::optional<Operator> operator_of(const char* name, const char* overload) {
   return known ? std::optional(std::move(op)) : std::nullopt;
 }
 
-bool begins_with_tensors(const Operator& op, std::size_t count) {
-  const auto& parameters = op.parameters;
-  const auto is_tensor = [](const Parameter& each) { return each.kind == Kind::kTensor; };
-  return count <= parameters.size() &&
-         std::all_of(parameters.begin(), parameters.begin() + static_cast<std::ptrdiff_t>(count),
-                     is_tensor) &&
-         std::none_of(parameters.begin() + static_cast<std::ptrdiff_t>(count), parameters.end(),
-                      is_tensor);
+bool are_tensors(const Operator& op, std::size_t begin, std::size_t count) {
+  return begin + count <= op.parameters.size() &&
+         std::all_of(op.parameters.begin() + static_cast<std::ptrdiff_t>(begin),
+                     op.parameters.begin() + static_cast<std::ptrdiff_t>(begin + count),
+                     [](const Parameter& each) { return each.kind == Kind::kTensor; });
 }
 
 std::vector<Parameter> parameters_behind(const Operator& op, std::size_t count) {

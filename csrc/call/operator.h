@@ -34,8 +34,8 @@ struct Operator {
 // None where it takes or returns what is not known here.
 std::optional<Operator> operator_of(const char* name, const char* overload);
 
-// Whether that many of its arguments are tensors, some of them perhaps optional, before all others.
-bool begins_with_tensors(const Operator& op, std::size_t count);
+// Whether those of its parameters are tensors, some of them perhaps optional.
+bool are_tensors(const Operator& op, std::size_t begin, std::size_t count);
 std::vector<Parameter> parameters_behind(const Operator& op, std::size_t count);
 
 // False for what is not plainly of the type, which torch may know to convert or to refuse.

@@ -20,13 +20,17 @@ void check_sizes(const Tensor& images, std::int64_t scales,
   if (height < least || width < least)
     fail_value("For a given number of `betas` parameters ", scales,
                ", the image height and width dimensions must be larger than or equal to ", least,
-               ".");
+               ". Got images of shape ", shape_text(images),
+               ". Use larger images or fewer `betas`.");
   const std::int64_t divisor = std::max<std::int64_t>(1, (scales - 1) * (scales - 1));
   const auto check = [&](const char* name, std::int64_t size, std::int64_t kernel) {
     if (size / divisor <= kernel - 1)
       fail_value("For a given number of `betas` parameters ", scales, " and kernel size ", kernel,
                  ", the image ", name, " must be larger than ", (kernel - 1) * divisor, ": ",
-                 kernel * divisor, " or more.");
+                 kernel * divisor, " or more. Got images of shape ", shape_text(images),
+                 // A Gaussian keeps its width by sigma, whatever `kernel_size` is.
+                 ". Use larger images or fewer `betas`, or `gaussian_kernel=False` with a smaller "
+                 "`kernel_size`.");
   };
   if (kernel_size.empty()) return;
   check("height", height, kernel_size[0]);

@@ -62,6 +62,11 @@ void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int sca
                  scale_text(scale), ". Use larger images.");
 }
 
+const char* axes_advice(std::int64_t dimensions) {
+  if (dimensions == 2) return " Add the axes of batch and channel with `[None, None]`.";
+  return dimensions == 3 ? " Add the batch axis with `.unsqueeze(0)`." : "";
+}
+
 }  // namespace
 
 TensorView volume_view(const Tensor& tensor) {
@@ -80,7 +85,8 @@ void check_images(const Tensor& preds, const Tensor& target) {
   check_same_device(preds, target);
   if (preds.dim() != 4 && preds.dim() != 5)
     fail_value("Expected `preds` and `target` to have BxCxHxW or BxCxDxHxW shape. Got preds: ",
-               shape_text(preds), " and target: ", shape_text(target), ".");
+               shape_text(preds), " and target: ", shape_text(target), ".",
+               axes_advice(preds.dim()));
   check_dtypes(preds, target);
   for (const auto& [tensor, name] : {std::pair{&preds, "preds"}, std::pair{&target, "target"}}) {
     const DType dtype = dtype_of(*tensor, name);

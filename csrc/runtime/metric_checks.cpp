@@ -35,7 +35,10 @@ bool is_unset(PyObject* entry) {
 }
 
 PyObject* all_unset(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (!has_count(count, 2 * ((count + 1) / 2))) return nullptr;
+  if (count % 2 != 0) {
+    PyErr_SetString(PyExc_TypeError, "expected names behind each dict");
+    return nullptr;
+  }
   for (; count > 0; arguments += 2, count -= 2) {
     PyObject *const holder = arguments[0], *const names = arguments[1];
     if (!is_type(holder, &PyDict_Type) || !is_type(names, &PyTuple_Type)) return nullptr;

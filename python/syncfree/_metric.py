@@ -27,6 +27,7 @@ _warn_in_first_process = rank_zero_only(warn_at_call)
 # what makes TorchMetrics' steps other ones.
 _of_the_class = vars(nn.Module)
 _of_all_modules = vars(_hooks)
+_OF_STEPS = "_is_synced", "dist_sync_on_step", "compute_on_cpu"
 _UNUSUAL = (
     "forward",
     "_forward_hooks",
@@ -34,9 +35,7 @@ _UNUSUAL = (
     "_backward_hooks",
     "_backward_pre_hooks",
     "_compiled_call_impl",
-    "_is_synced",
-    "dist_sync_on_step",
-    "compute_on_cpu",
+    *_OF_STEPS,
 )
 _GLOBAL_HOOKS = (
     "_global_forward_hooks",
@@ -138,7 +137,7 @@ class SyncFreeMetric(StatesInPlace):
         # Passing no keywords on as some takes 0.1 us.
         value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
         if value is NotImplemented:
-            return super().__call__(*args, **kwargs)
+            return super().forward(*args, **kwargs)
         _count_update(own, value)
         return value
 
@@ -327,6 +326,7 @@ def _calls_plainly(cls: type[SyncFreeMetric]) -> bool:
     behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
     return (
         all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
+        and not any(hasattr(cls, name) for name in _OF_STEPS)  # as a property of a subclass
         and cls._call_impl is nn.Module._call_impl
         and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
     )

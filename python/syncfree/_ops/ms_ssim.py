@@ -35,7 +35,8 @@ def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> Non
             size >= 2**scales,
             lambda: (
                 f"{given}, the image height and width dimensions must be larger than or equal to "
-                f"{2**scales}."
+                f"{2**scales}. Got images of shape {list(images.shape)}. Use larger images or "
+                "fewer `betas`."
             ),
         )
     divisor = max(1, (scales - 1) ** 2)
@@ -45,7 +46,9 @@ def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> Non
             size // divisor > kernel - 1,
             lambda name=name, kernel=kernel: (
                 f"{given} and kernel size {kernel}, the image {name} must be larger than "
-                f"{(kernel - 1) * divisor}: {kernel * divisor} or more."
+                f"{(kernel - 1) * divisor}: {kernel * divisor} or more. Got images of shape "
+                f"{list(images.shape)}. Use larger images or fewer `betas`, or "
+                "`gaussian_kernel=False` with a smaller `kernel_size`."
             ),
         )
 

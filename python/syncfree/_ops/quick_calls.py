@@ -97,20 +97,21 @@ def checking_images(
     check: Callable[..., tuple[Any, ...] | None],
     usual: Callable[..., Any],
     states: int = 0,
+    has_gradient: bool = True,
 ) -> Callable[..., Any]:
     """``usual`` without Python around an overload, for images of which no gradient is recorded.
 
     Its arguments are two images, as many tensors as there are ``states``, and options. Of whether
     the images are bytes, and of the options, ``check`` makes in a tuple what the overload takes
     behind the tensors, or None where ``usual`` has to look at the images. Of options that are
-    constants the answer is kept. Other integers than bytes, and bytes beside floats, are for
-    ``usual`` too, as is what the overload refuses with a ValueError.
+    constants the answer is kept. For ``usual`` are options that ``check`` refuses, other integers
+    than bytes, bytes beside floats, and images with a gradient, unless the overload has none.
     """
     module = _module()
     if module is None:
         return usual
     names = overload._schema.name, overload._schema.overload_name
-    quick: Callable[..., Any] = module.images(*names, states, check, usual)
+    quick: Callable[..., Any] = module.images(*names, states, has_gradient, check, usual)
     return quick
 
 

@@ -71,7 +71,15 @@ def bind(
                 f"Expected both tensors on the same device, but got {a.device} and {b.device}. "
                 "Move them together with `.to(device)`."
             )
-        return fake(a, b, *rest)
+        result = fake(a, b, *rest)
+        # A state on the meta device brings the others here.
+        other = next((t for t in rest if isinstance(t, Tensor) and t.device != a.device), None)
+        if other is not None:
+            raise RuntimeError(
+                f"Expected all tensors on the same device, but got {a.device} and {other.device}. "
+                "Move them together with `.to(device)`."
+            )
+        return result
 
     # Who imports the package anew replaces what stands there, which torch 2.11 refuses by default.
     torch.library.register_fake(f"syncfree::{name}", checked, allow_override=True)

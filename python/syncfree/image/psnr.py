@@ -163,7 +163,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
 
     def _add(self, preds: Tensor, target: Tensor) -> Tensor:
         if self.dim is not None:
-            _look_at(preds, target, self._range)
+            _refuse_or_warn(preds, target, self._range)
             return self._append(preds, target)
         call = _update_of_any if is_dynamo_compiling() else _update
         states = self.sum_squared_error, self.total, self.data_range
@@ -219,7 +219,8 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             self._range = float(on_host.to(self.data_range.dtype))
 
 
-def _look_at(preds: Tensor, target: Tensor, value_range: float) -> None:
+def _refuse_or_warn(preds: Tensor, target: Tensor, value_range: float) -> None:
+    """What no op says: of images that are no tensors or dual ones, and of bytes."""
     require_tensors(preds, target)
     if forward_ad._current_level >= 0:
         refuse_forward_mode(psnr, preds, target)
@@ -235,15 +236,21 @@ def _update_of_any(
     value_range: float,
     *options: Any,
 ) -> Any:
-    _look_at(preds, target, value_range)
-    return psnr_update(preds, target, errors, total, data_range, *options)
+    _refuse_or_warn(preds, target, value_range)
+    # Without the frame and two tuples of the overload, which alone torch.compile knows.
+    op: Any = psnr_update if is_dynamo_compiling() else psnr_update._op  # type: ignore[attr-defined]
+    return op(preds, target, errors, total, data_range, *options)
 
 
-def _options_of_any(of_bytes: bool, value_range: float, *options: Any) -> tuple[Any, ...] | None:
-    return None if of_bytes and is_narrow(value_range) else options
+def _arguments_of_options(
+    of_bytes: bool, value_range: float, interval: Any, base: Any
+) -> tuple[Any, ...] | None:
+    if of_bytes and is_narrow(value_range):
+        return None
+    return interval, float(base) if type(base) is int else base
 
 
-_update = checking_images(psnr_update, _options_of_any, _update_of_any, 3)
+_update = checking_images(psnr_update, _arguments_of_options, _update_of_any, 3, has_gradient=False)
 
 # The gradient is the same for all, and the state cannot be read without a wait.
 _ANY_RANGE = 1.0

@@ -12,9 +12,9 @@ from syncfree._ops.ms_ssim import multiscale_ssim, multiscale_ssim_update
 from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
 from syncfree._ops.quick_calls import checking_images
 from syncfree.functional._gradients import refuse_forward_mode, with_gradient
-from syncfree.functional.image._images import as_images, require_scales
-from syncfree.functional.image._options import check_betas, normalize_code
-from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_any
+from syncfree.functional.image._images import as_images
+from syncfree.functional.image._options import normalize_code
+from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_options
 
 
 def ms_ssim_of(preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -32,46 +32,32 @@ def ms_ssim_update_of(
 
 
 def _value_of_any(preds: Tensor, target: Tensor, *options: Any) -> Any:
-    preds, target, arguments = _arguments(preds, target, options)
+    preds, target = as_images(preds, target)
+    arguments = _arguments(ssim_arguments(preds, target, *options[:-2]), *options[-2:])
     return with_gradient(multiscale_ssim, DifferentiableMultiscaleSsim, preds, target, *arguments)
 
 
 def _update_of_any(
     preds: Tensor, target: Tensor, similarity: Tensor | None, total: Tensor, *options: Any
 ) -> Any:
-    preds, target, arguments = _arguments(preds, target, options)
+    preds, target = as_images(preds, target)
     if forward_ad._current_level >= 0:
         refuse_forward_mode(multiscale_ssim_update, preds, target)
+    arguments = _arguments(ssim_arguments(preds, target, *options[:-2]), *options[-2:])
     return multiscale_ssim_update(preds, target, similarity, total, *arguments)
 
 
-def _arguments(
-    preds: Tensor, target: Tensor, options: tuple[Any, ...]
-) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-    *of_ssim, betas, normalize = options
-    scales = _arguments_of_scales(betas, normalize)
-    preds, target = as_images(preds, target)
-    arguments = ssim_arguments(preds, target, *of_ssim)
-    require_scales(preds, target, len(betas), arguments[2])
-    return preds, target, _joined(arguments, scales)
-
-
-def _arguments_of_any(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
-    *of_ssim, betas, normalize = options
-    scales = _arguments_of_scales(betas, normalize)
-    arguments = ssim_arguments_of_any(of_bytes, *of_ssim)
-    return None if arguments is None else _joined(arguments, scales)
-
-
-def _arguments_of_scales(betas: Any, normalize: Any) -> tuple[Any, int]:
-    check_betas(betas)
-    return betas, normalize_code(normalize)
-
-
-def _joined(of_ssim: tuple[Any, ...], of_scales: tuple[Any, int]) -> tuple[Any, ...]:
+def _arguments(of_ssim: tuple[Any, ...], betas: Any, normalize: Any) -> tuple[Any, ...]:
     *arguments, reduction, _ = of_ssim  # the last is of presets
-    return *arguments, *of_scales, reduction
+    return *arguments, betas, normalize_code(normalize), reduction
 
 
-_value = checking_images(multiscale_ssim, _arguments_of_any, _value_of_any)
-_update = checking_images(multiscale_ssim_update, _arguments_of_any, _update_of_any, 2)
+def _arguments_of_options(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
+    of_ssim = ssim_arguments_of_options(of_bytes, *options[:-2])
+    return None if of_ssim is None else _arguments(of_ssim, *options[-2:])
+
+
+_value = checking_images(multiscale_ssim, _arguments_of_options, _value_of_any)
+_update = checking_images(
+    multiscale_ssim_update, _arguments_of_options, _update_of_any, 2, has_gradient=False
+)

@@ -19,8 +19,8 @@ Reduction = Literal["elementwise_mean", "sum", "none"] | None
 
 
 def ssim_arguments(
-    preds: Tensor,
-    target: Tensor,
+    preds: Any,
+    target: Any,
     data_range: float | tuple[float, float] | None,
     gaussian_kernel: bool = True,
     sigma: float | Sequence[float] = 1.5,
@@ -44,12 +44,15 @@ def ssim_arguments(
     return *entries, value_range, interval, *constants, reduction_code(reduction), valid
 
 
-def ssim_arguments_of_any(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
-    """The same of the options alone, None where the images have to be looked at."""
+def ssim_arguments_of_options(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
+    """The same of the options alone, None where the images have to be looked at.
+
+    That is for a preset, for windows that are sequences, and to warn of bytes.
+    """
     _, _, sigma, kernel_size, *_, preset = options
     if type(sigma) is not float or type(kernel_size) is not int or preset != "torchmetrics":
         return None
-    arguments = ssim_arguments(None, None, *options)  # type: ignore[arg-type]
+    arguments = ssim_arguments(None, None, *options)
     value_range = arguments[3]
     return None if of_bytes and is_narrow(value_range) else arguments
 

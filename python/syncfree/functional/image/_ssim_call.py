@@ -14,7 +14,7 @@ from syncfree._ops.gradient import Differentiable
 from syncfree._ops.quick_calls import checking_images
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import as_images
-from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_any
+from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_options
 
 
 def ssim_of(extra: str | None, preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -41,7 +41,7 @@ def _ways(
         arguments = ssim_arguments(preds, target, *others[states:])
         return with_gradient(op, differentiable, preds, target, *others[:states], *arguments)
 
-    return checking_images(op, ssim_arguments_of_any, of_any, states), of_any
+    return checking_images(op, ssim_arguments_of_options, of_any, states), of_any
 
 
 _VALUES = {

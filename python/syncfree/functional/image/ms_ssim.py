@@ -119,8 +119,8 @@ def multiscale_structural_similarity_index_measure(
         >>> multiscale_structural_similarity_index_measure(0.75 * x, x, data_range=1.0)
         tensor(0.9845)
     """
+    check_betas(betas)
     if preset != "torchmetrics":
-        check_betas(betas)
         normalize_code(normalize)
         preds, target = as_images(preds, target)
         check_ms_ssim_preset(preset, Window(gaussian_kernel, sigma, kernel_size), normalize)

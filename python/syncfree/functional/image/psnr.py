@@ -110,7 +110,7 @@ def _arguments(
     return value_range, interval, parse_base(base), reduction_code(reduction), dimensions(dim)
 
 
-def _arguments_of_any(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
+def _arguments_of_options(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
     *others, preset = options
     if preset != "torchmetrics":
         return None
@@ -118,7 +118,7 @@ def _arguments_of_any(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
     return None if of_bytes and is_narrow(arguments[0]) else arguments
 
 
-_psnr = checking_images(psnr, _arguments_of_any, _psnr_of_any)
+_psnr = checking_images(psnr, _arguments_of_options, _psnr_of_any)
 
 
 def parse_base(base: object) -> float:

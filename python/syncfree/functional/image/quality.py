@@ -14,7 +14,7 @@ from syncfree._ops.ssim_backward import DifferentiableImageQuality
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image._range import parse_data_range
-from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_any
+from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_options
 
 
 class ImageQuality(NamedTuple):
@@ -105,11 +105,11 @@ def _quality_of_any(preds: Tensor, target: Tensor, data_range: Any, *options: An
     return with_gradient(_op, DifferentiableImageQuality, preds, target, *arguments)
 
 
-def _arguments_of_any(of_bytes: bool, data_range: Any, *options: Any) -> tuple[Any, ...] | None:
+def _arguments_of_options(of_bytes: bool, data_range: Any, *options: Any) -> tuple[Any, ...] | None:
     if data_range is None:
         return None
-    arguments = ssim_arguments_of_any(of_bytes, data_range, *options, "torchmetrics")
+    arguments = ssim_arguments_of_options(of_bytes, data_range, *options, "torchmetrics")
     return None if arguments is None else arguments[:-1]
 
 
-_quality = checking_images(_op, _arguments_of_any, _quality_of_any)
+_quality = checking_images(_op, _arguments_of_options, _quality_of_any)
