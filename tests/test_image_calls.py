@@ -372,6 +372,15 @@ def test_what_the_operator_refuses() -> None:
         checks.call(preds, target[:1], 1.0, None)
 
 
+def test_an_interrupted_check() -> None:
+    def check(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    call = quick_calls.checking_images(psnr.psnr, check, lambda *_: pytest.fail("went on"))
+    with pytest.raises(KeyboardInterrupt):
+        call(*images(), 1.0, None)
+
+
 def test_threads() -> None:
     quick, usual = WAYS["psnr"]
     pair = images()

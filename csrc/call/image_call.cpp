@@ -69,6 +69,7 @@ PyObject* call_images(PyObject* self, PyObject* const* arguments, std::size_t fl
     given.push_back(are_bytes(stack[0].toTensor(), stack[1].toTensor()) ? Py_True : Py_False);
     given.append(arguments + images.tensors, arguments + count);
     if (!images.options.push(given.data(), given.size(), stack)) {
+      if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
       PyErr_Clear();  // raised again there, unless an image is worse
       return call_usual(self, arguments, flagged, names);
     }
