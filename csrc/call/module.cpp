@@ -9,13 +9,14 @@ PyMethodDef functions[] = {
     {"quick", syncfree::call::quick, METH_VARARGS,
      "A quicker callable for an operator, by name, overload and torch's own callable; that one "
      "where the operator takes or returns what is not known here."},
-    {"numbered", syncfree::call::numbered, METH_VARARGS,
-     "A quicker callable for an operator's tensors and options of its own, each in a tuple, flags, "
-     "and the last option: the operator by name and overload, what gives a call its number, the "
-     "flag of calls that get one, what answers where it raises, and the usual callable."},
+    {"step", syncfree::call::step, METH_VARARGS,
+     "A quicker callable for a dict of attributes and a batch: an operator by name and overload, "
+     "names of attributes that are states, and of those that are own options in a tuple, flags and "
+     "the last option, what gives a call its number, the flag of calls that get one, what answers "
+     "where it raises, and the usual callable."},
     {"checked", syncfree::call::checked, METH_VARARGS,
-     "The same for two tensors and options, of which those that the operator takes are what the "
-     "third argument makes."},
+     "The same for a batch and options, of which those that the operator takes are what the third "
+     "argument makes."},
     {"images", syncfree::call::images, METH_VARARGS,
      "A quicker callable for an operator's images, states and options where no gradient is "
      "recorded: the operator by name and overload, how many tensors behind the images are states, "

@@ -8,12 +8,13 @@ namespace syncfree::call {
 // (name, overload, usual): a quicker callable for an operator; `usual` where that is not possible.
 PyObject* quick(PyObject* module, PyObject* arguments);
 
-// (name, overload, number, has_number, failed, usual): an operator whose calls have numbers, by its
-// tensors, options of its own, flags and last option; `usual` where that is not possible.
-PyObject* numbered(PyObject* module, PyObject* arguments);
+// (name, overload, states, options, number, has_number, failed, usual): an operator whose calls
+// have numbers, by a metric's attributes, of which those with these names are arguments, and a
+// batch.
+PyObject* step(PyObject* module, PyObject* arguments);
 
-// (name, overload, check, number, has_number, failed, usual): the same by two tensors and options,
-// of which `check` makes the operator's.
+// (name, overload, check, number, has_number, failed, usual): the same by a batch and options, of
+// which `check` makes the operator's.
 PyObject* checked(PyObject* module, PyObject* arguments);
 
 // (name, overload, states, has_gradient, check, usual): an operator by two images, states and

@@ -14,11 +14,10 @@ from syncfree._torchmetrics import require
 require("syncfree.on_side_stream")
 from torchmetrics import Metric, MetricCollection  # noqa: E402
 
-from syncfree._side_stream import SideStream  # noqa: E402
+from syncfree._side_stream import PLACE, SideStream  # noqa: E402
 
 OnSideStream = TypeVar("OnSideStream", bound=Metric | MetricCollection)
 
-_PLACE = "_syncfree_side"
 _TIMING = "_syncfree_timing"
 
 _classes: dict[tuple[type, frozenset[str]], type] = {}
@@ -68,7 +67,7 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
         raise TypeError(
             f"on_side_stream takes a metric or a collection, but got {type(metric).__name__}"
         )
-    side = metric.__dict__.get(_PLACE)
+    side = metric.__dict__.get(PLACE)
     if side is None:
         side = SideStream()
     side.copy_inputs = copy_inputs
@@ -81,8 +80,8 @@ def _place(metric: Metric | MetricCollection, side: SideStream) -> None:
     for each in metric.modules():
         if not isinstance(each, (Metric, MetricCollection)):
             continue
-        before = each.__dict__.get(_PLACE)
-        each.__dict__[_PLACE] = side
+        before = each.__dict__.get(PLACE)
+        each.__dict__[PLACE] = side
         if each.__dict__.get("_is_replayed"):  # of ours, captured before it got a stream
             side.stay_here()
         if before is not None:
@@ -165,7 +164,7 @@ class _State:
             raise AttributeError(
                 f"{type(metric).__name__!r} object has no attribute {self._name!r}"
             ) from None
-        side = metric.__dict__.get(_PLACE)
+        side = metric.__dict__.get(PLACE)
         if side is not None and not (side.is_inside or is_dynamo_compiling()):
             side.join()
             side.hand_out(value)
@@ -180,7 +179,7 @@ class _State:
 
 def _let_read(metric: Any) -> None:
     """Lets the current stream read a metric's states, also past their names."""
-    side = metric.__dict__[_PLACE]
+    side = metric.__dict__[PLACE]
     if side.is_inside:
         return
     side.join()
@@ -191,7 +190,7 @@ def _let_read(metric: Any) -> None:
 
 def _let_write(metric: Any) -> None:
     """Lets the side stream write a metric's states, whose memory may be another stream's."""
-    side = metric.__dict__[_PLACE]
+    side = metric.__dict__[PLACE]
     for name in _state_names(metric):
         # Lists are only appended to. No variable: a state with one more reference counts as shared.
         if isinstance(metric.__dict__.get(name), Tensor):
@@ -200,13 +199,13 @@ def _let_write(metric: Any) -> None:
 
 def _updating(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        if metric.__dict__[_PLACE].is_inside:
+        if metric.__dict__[PLACE].is_inside:
             _let_write(metric)
         return inner(*args, **kwargs)
 
     @functools.wraps(inner)
     def update(*args: Any, **kwargs: Any) -> Any:
-        return metric.__dict__[_PLACE].run(call, args, kwargs)
+        return metric.__dict__[PLACE].run(call, args, kwargs)
 
     return _seen_through(update, inner)
 
@@ -242,7 +241,7 @@ def _forward(cls: Any) -> Callable[..., Any]:
 
     @functools.wraps(inner)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        side = self.__dict__[_PLACE]
+        side = self.__dict__[PLACE]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if side.is_inside:
@@ -302,12 +301,12 @@ def _collection_methods(cls: Any) -> dict[str, Callable[..., Any]]:
 
     @functools.wraps(cls.update)
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__[_PLACE].run(functools.partial(cls.update, self), args, kwargs)
+        return self.__dict__[PLACE].run(functools.partial(cls.update, self), args, kwargs)
 
     @functools.wraps(cls.add_metrics)
     def add_metrics(self: Any, *args: Any, **kwargs: Any) -> None:
         cls.add_metrics(self, *args, **kwargs)
-        _place(self, self.__dict__[_PLACE])
+        _place(self, self.__dict__[PLACE])
 
     return {
         "update": update,

@@ -11,6 +11,9 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree._capture import is_capturing
 
+# The attribute of a metric under which its side stream stands.
+PLACE = "_syncfree_side"
+
 
 class SideStream:
     """The stream of one metric, or of all that belong together, and the events that order it.

@@ -50,25 +50,35 @@ def quicken(overload: Any) -> None:
     overload.with_groups = getattr(overload._op, "with_groups", None) or _unpacking(overload)
 
 
-def numbering(
+def stepping(
     overload: Any,
+    states: tuple[str, ...],
+    options: tuple[str, str, str],
     number: Callable[[int], int],
     has_number: int,
     failed: Callable[..., Any],
-    usual: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """``usual`` without Python around an overload, for calls that may get a number.
+    """A metric's step without Python around an overload whose calls may get a number.
 
-    Its arguments are the overload's tensors in a tuple, options of its own in another, flags, and
-    the last one. Flags with the bit ``has_number`` get what ``number`` adds to them. Where the
-    overload raises RuntimeError or ValueError, ``failed`` is called with that in front.
+    Its arguments are the metric's attributes, and a batch. The overload gets the batch, the
+    attributes that are named as ``states``, and those named as ``options``: a tuple of its own
+    ones, flags, and the last one. Flags with the bit ``has_number`` get what ``number`` adds to
+    them. Where the overload raises RuntimeError or ValueError, ``failed`` is called with that in
+    front. NotImplemented where Python has to look: at states that are no tensors of int64, or at
+    arguments of other types, or for one of its modes.
     """
     module = _module()
     if module is None:
-        return usual
+        return _not_implemented
     names = overload._schema.name, overload._schema.overload_name
-    quick: Callable[..., Any] = module.numbered(*names, number, has_number, failed, usual)
+    quick: Callable[..., Any] = module.step(
+        *names, states, options, number, has_number, failed, _not_implemented
+    )
     return quick
+
+
+def _not_implemented(*_: Any, **__: Any) -> Any:
+    return NotImplemented
 
 
 def checking(
@@ -79,10 +89,10 @@ def checking(
     failed: Callable[..., Any],
     usual: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """As `numbering`, for two tensors and the options behind them.
+    """``usual`` without Python around an overload, for a batch and the options behind it.
 
-    The overload gets what ``check`` makes of the options, in a tuple. Of options that are constants
-    the answer is kept.
+    Numbers and errors are as in `stepping`. The overload gets what ``check`` makes of the options,
+    in a tuple. Of options that are constants the answer is kept.
     """
     module = _module()
     if module is None:

@@ -13,8 +13,9 @@ from torchmetrics.utilities.data import _squeeze_if_scalar, dim_zero_cat
 from syncfree import _error_records
 from syncfree._metric import SyncFreeMetric
 from syncfree._ops import accuracy as ops
+from syncfree._side_stream import PLACE
 from syncfree._states import require_list
-from syncfree.functional.classification._call import call, numbered
+from syncfree.functional.classification._call import call, stepping
 
 _OPTIONS = frozenset(
     (
@@ -31,10 +32,14 @@ _OPTIONS = frozenset(
 
 _STATES = ("tp", "fp", "tn", "fn")
 
-_INT64 = torch.int64
+_COUNTED = *_STATES, "_bad"
+_GIVEN = "_op_own", "_batch_options", "_op_ignore_index"
 
-_UPDATE = {task: numbered(op) for task, op in ops.UPDATE.items()}
-_FORWARD = {task: numbered(op) for task, op in ops.FORWARD.items()}
+# For a task, of which a metric that is not prepared yet has none.
+_UPDATE: dict[str | None, Any] = {None: lambda *_: NotImplemented}
+_FORWARD = _UPDATE.copy()
+_UPDATE |= {task: stepping(op, _COUNTED, _GIVEN) for task, op in ops.UPDATE.items()}
+_FORWARD |= {task: stepping(op, _COUNTED, _GIVEN) for task, op in ops.FORWARD.items()}
 
 _OF_SLOT = frozenset(("_error_slot", "_batch_options"))
 
@@ -171,31 +176,32 @@ class CountingMetric(SyncFreeMetric):
             RuntimeError: If shapes or devices differ, or a label of this batch (on CPU) or of an
                 earlier one (on CUDA) is bad.
         """
-        # States are read as attributes, in twice the time: `on_side_stream` must learn of it.
         own = self.__dict__
         if "_has_update_state" in own:  # a subclass', which TorchMetrics' calls
             self._update_as_theirs(preds, target)
-            return
-        try:
-            is_samplewise = own["_is_samplewise"]
-        except KeyError:
-            self._be_prepared()
-            is_samplewise = self._is_samplewise
-        if is_samplewise:
-            self._append(preds, target)
-            return
-        tp = self.tp
-        if tp.dtype is not _INT64:  # set_dtype
-            self._update_as_theirs(preds, target)
-            return
         # As in `_evaluate`: with a function of its own for both, each would take 0.15 us more.
-        quick, in_graph = _UPDATE[own["_op_task"]]
-        (in_graph if is_dynamo_compiling() else quick)(
-            (preds, target, tp, self.fp, self.tn, self.fn, self._bad),
-            own["_op_own"],
-            own["_batch_options"],
-            own["_op_ignore_index"],
-        )
+        elif (
+            is_dynamo_compiling()
+            or PLACE in own
+            or _UPDATE[own.get("_op_task")](own, preds, target) is NotImplemented
+        ):
+            self._add_any(preds, target)
+
+    def _add_any(self, preds: Tensor, target: Tensor) -> None:
+        self._be_prepared()
+        if self._is_samplewise:
+            self._append(preds, target)
+        elif self.tp.dtype is torch.int64:
+            call(ops.UPDATE[self._op_task], *self._arguments(preds, target))
+        else:  # set_dtype
+            self._update_as_theirs(preds, target)
+
+    def _arguments(
+        self, preds: Tensor, target: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[Any, ...], int, int]:
+        # States are read as attributes: a side stream has to learn of it.
+        tensors = preds, target, self.tp, self.fp, self.tn, self.fn, self._bad
+        return tensors, self._op_own, self._batch_options, self._op_ignore_index
 
     def _update_as_theirs(self, preds: Tensor, target: Tensor) -> None:
         with torch.set_grad_enabled(self._enable_grad):
@@ -216,23 +222,17 @@ class CountingMetric(SyncFreeMetric):
 
     def _evaluate(self, preds: Tensor, target: Tensor) -> Any:
         own = self.__dict__
-        try:
-            is_samplewise = own["_is_samplewise"]
-        except KeyError:
+        value: Any = NotImplemented
+        if not (is_dynamo_compiling() or PLACE in own):
+            value = _FORWARD[own.get("_op_task")](own, preds, target)
+        if value is NotImplemented:
             self._be_prepared()
-            is_samplewise = self._is_samplewise
-        if is_samplewise:
-            return _squeeze_if_scalar(self._accuracy(self._append(preds, target)))
-        tp = self.tp
-        if tp.dtype is not _INT64:
-            return NotImplemented
-        quick, in_graph = _FORWARD[own["_op_task"]]
-        value = (in_graph if is_dynamo_compiling() else quick)(
-            (preds, target, tp, self.fp, self.tn, self.fn, self._bad),
-            own["_op_own"],
-            own["_batch_options"],
-            own["_op_ignore_index"],
-        )
+            if self._is_samplewise:
+                value = self._accuracy(self._append(preds, target))
+            elif self.tp.dtype is torch.int64:
+                value = call(ops.FORWARD[self._op_task], *self._arguments(preds, target))
+            else:  # set_dtype
+                return NotImplemented
         # Metrics pickled by earlier versions do not say.
         return value if own.get("_is_scalar") else _squeeze_if_scalar(value)
 

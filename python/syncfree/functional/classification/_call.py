@@ -11,7 +11,7 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree import _error_records
 from syncfree._ops import accuracy as ops
-from syncfree._ops.quick_calls import checking, numbering
+from syncfree._ops import quick_calls
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
@@ -49,22 +49,22 @@ def call(
     return call(op, others, own, options, ignore_index)
 
 
-_Ways = tuple[Callable[..., Any], Callable[..., Any]]
+def stepping(op: Any, states: tuple[str, ...], options: tuple[str, str, str]) -> Callable[..., Any]:
+    """`call` for the attributes of a metric and a batch, NotImplemented where that has to look.
+
+    ``states`` and ``options`` are the names of attributes.
+    """
+    failed = _answering(lambda *_: NotImplemented)
+    return quick_calls.stepping(op, states, options, _with_call, _VALIDATE, failed)
 
 
-def numbered(op: Any) -> _Ways:
-    """`call` for an op, as two functions: the quick one, and one for torch.compile to look into."""
+def checked(
+    op: Any, check: Callable[..., tuple[Any, ...]]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`call` for a batch and a function's options, of which ``check`` makes those of `call`.
 
-    def usual(
-        tensors: tuple[Any, ...], own: tuple[Any, ...], options: int, ignore_index: int
-    ) -> Any:
-        return call(op, tensors, own, options, ignore_index)
-
-    return numbering(op, _with_call, _VALIDATE, _answering(usual), usual), usual
-
-
-def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
-    """The same for a batch and a function's options, of which ``check`` makes those of `call`."""
+    Two functions: the quick one, and one for torch.compile to look into.
+    """
 
     def usual(preds: Tensor, target: Tensor, *options: Any) -> Any:
         return call(op, (preds, target), *check(*options))
@@ -73,10 +73,11 @@ def checked(op: Any, check: Callable[..., tuple[Any, ...]]) -> _Ways:
         own, *others = check(*options)
         return *own, *others
 
-    return checking(op, in_a_row, _with_call, _VALIDATE, _answering(usual), usual), usual
+    failed = _answering(usual)
+    return quick_calls.checking(op, in_a_row, _with_call, _VALIDATE, failed, usual), usual
 
 
-def _answering(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _answering(otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """What the quick way does where the op raises: shapes it refused may have others that fit."""
 
     def failed(error: Exception, *arguments: Any) -> Any:
@@ -85,6 +86,6 @@ def _answering(usual: Callable[..., Any]) -> Callable[..., Any]:
                 raise _error_records.explain(error) from None
         finally:
             del error  # whose traceback holds this frame: a cycle would keep the batch
-        return usual(*arguments)
+        return otherwise(*arguments)
 
     return failed
