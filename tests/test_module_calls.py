@@ -268,7 +268,9 @@ def test_a_property_is_asked_in_each_call(pair: tuple[Tensor, Tensor], device: s
     assert WithProperty.asked > before
 
 
-def test_a_batch_that_ops_do_not_serve_is_tried_once(pair: tuple[Tensor, Tensor]) -> None:
+def test_a_batch_that_ops_do_not_serve_is_tried_once(
+    pair: tuple[Tensor, Tensor], device: str
+) -> None:
     tried = []
 
     class Unserved(PeakSignalNoiseRatio):
@@ -276,6 +278,6 @@ def test_a_batch_that_ops_do_not_serve_is_tried_once(pair: tuple[Tensor, Tensor]
             tried.append(args)
             return NotImplemented
 
-    metric = Unserved(1.0)
-    assert torch.equal(metric(*pair), PeakSignalNoiseRatio(1.0)(*pair))
+    metric, plain = Unserved(1.0).to(device), PeakSignalNoiseRatio(1.0).to(device)
+    assert torch.equal(metric(*pair), plain(*pair))
     assert len(tried) == 1
