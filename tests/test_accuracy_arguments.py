@@ -143,14 +143,24 @@ def test_unvalidated_arguments_still_compute(device: str) -> None:
 
 @pytest.mark.parametrize("validate", [False, True])
 @pytest.mark.parametrize(
-    "value",
-    [[0, 1, 2, 0], np.array([0, 1, 2, 0]), None, 1, "preds"],
+    ("value", "advice"),
+    [
+        ([0, 1, 2, 0], "as_tensor"),
+        (np.array([0, 1, 2, 0]), "as_tensor"),
+        (1, "as_tensor"),
+        (None, "returns its result"),
+        ("preds", r"Pass a tensor\."),
+        ({"logits": torch.zeros(4)}, "Pass the tensor in it"),
+        (
+            (torch.zeros(4), torch.zeros(4)),
+            r"Pass the tensor in it .* `torch\.stack\((preds|target)",
+        ),
+    ],
     ids=lambda v: type(v).__name__,
 )
-def test_inputs_that_are_no_tensors(value: object, validate: bool) -> None:
+def test_inputs_that_are_no_tensors(value: object, advice: str, validate: bool) -> None:
     labels = torch.tensor([0, 1, 2, 0])
     kind = "None" if value is None else type(value).__name__
-    advice = "returns its result" if value is None else "as_tensor"
     for call in (
         lambda p, t: binary_accuracy(p, t, validate_args=validate),
         lambda p, t: multiclass_accuracy(p, t, 3, validate_args=validate),
@@ -161,7 +171,9 @@ def test_inputs_that_are_no_tensors(value: object, validate: bool) -> None:
             TypeError, match=rf"`preds` to be a tensor, but got {kind}\. .*{advice}"
         ):
             call(value, labels)
-        with pytest.raises(TypeError, match=rf"`target` to be a tensor, but got {kind}\. "):
+        with pytest.raises(
+            TypeError, match=rf"`target` to be a tensor, but got {kind}\. .*{advice}"
+        ):
             call(labels, value)
 
 

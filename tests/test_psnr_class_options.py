@@ -14,7 +14,11 @@ import torchmetrics.image as tm
 from torch import Tensor
 
 from cases import image_pair
-from syncfree.image import PeakSignalNoiseRatio
+from syncfree.image import (
+    MultiScaleStructuralSimilarityIndexMeasure,
+    PeakSignalNoiseRatio,
+    StructuralSimilarityIndexMeasure,
+)
 
 OF_IMAGES = (1, 2, 3)
 SHAPE = (2, 3, 16, 16)
@@ -137,3 +141,32 @@ def test_a_checkpoint_with_a_range_of_another_size_is_told_of() -> None:
     with pytest.raises(RuntimeError, match=r"data_range: expected one number, but .* \[2\]"):
         metric.load_state_dict(saved)
     assert metric.data_range == 1
+
+
+@pytest.mark.parametrize("value", [2.0, 2, (0.0, 2.0), None], ids=str)
+def test_a_range_set_later_is_a_tensor(value: object) -> None:
+    metric = PeakSignalNoiseRatio(1.0)
+    with pytest.raises(TypeError, match=r"`data_range` to be set to a tensor on cpu, .* but got "):
+        metric.data_range = value  # type: ignore[assignment]
+    assert metric.data_range.item() == 1.0
+
+
+@pytest.mark.parametrize("method", ["update", "forward"])
+def test_lists_of_results_are_not_added_up(method: str) -> None:
+    images = torch.rand(2, 3, 24, 24)
+    metrics = (
+        PeakSignalNoiseRatio(1.0, dim=(1, 2, 3)),
+        StructuralSimilarityIndexMeasure(data_range=1.0, reduction="none"),
+        MultiScaleStructuralSimilarityIndexMeasure(
+            data_range=1.0, betas=(0.5, 0.5), reduction="none"
+        ),
+    )
+    for metric in metrics:
+        if isinstance(metric, PeakSignalNoiseRatio):
+            metric.dim = None
+        else:
+            metric.reduction = "elementwise_mean"
+        with pytest.raises(
+            TypeError, match=r"states that are tensors, but got a list.*a new metric"
+        ):
+            getattr(metric, method)(images, images)

@@ -307,8 +307,8 @@ def require_list(name: str, state: object) -> None:
     if not isinstance(state, list):
         raise TypeError(
             f"Expected state `{name}` to be a list, but got {type(state).__name__}. While a metric "
-            "is synced it takes no batch: call `unsync()` before. Where `reduction` was changed, "
-            "make a new metric."
+            "is synced it takes no batch: call `unsync()` before. Where `dim` or `reduction` was "
+            "changed, make a new metric."
         )
 
 

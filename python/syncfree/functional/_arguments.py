@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -65,13 +66,32 @@ def require_tensors(
     for name, value in zip(names, (first, second), strict=True):
         # torch.fx and others trace with what only stands for a tensor.
         if not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
-            advice = (
-                "Look whether what made it returns its result."
-                if value is None
-                else f"Make one of it with `torch.as_tensor({name})`."
-            )
             kind = "None" if value is None else type(value).__name__
-            raise TypeError(f"Expected argument `{name}` to be a tensor, but got {kind}. {advice}")
+            raise TypeError(
+                f"Expected argument `{name}` to be a tensor, but got {kind}. "
+                f"{_tensor_advice(name, value)}"
+            )
+
+
+def _tensor_advice(name: str, value: object) -> str:
+    if value is None:
+        return "Look whether what made it returns its result."
+    if isinstance(value, Mapping):
+        return "Pass the tensor in it that is meant."
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
+        return f"Pass the tensor in it that is meant, or all as one: `torch.stack({name})`."
+    if isinstance(value, (list, tuple, int, float)) or hasattr(value, "__array__"):
+        return f"Make one of it with `torch.as_tensor({name})`."
+    return "Pass a tensor."
+
+
+def require_summed(*states: object) -> None:
+    """Raises for a state that is a list where a batch is added to tensors."""
+    if any(isinstance(state, list) for state in states):
+        raise TypeError(
+            "Expected states that are tensors, but got a list, which a metric has by its `dim` or "
+            "its `reduction`. They are set where it is made: make a new metric."
+        )
 
 
 def _require_on_host(name: str, value: object) -> None:

@@ -23,7 +23,7 @@ from syncfree._ops.quick_calls import checking_images
 from syncfree._ops.registry import reduction_code
 from syncfree._states import require_list
 from syncfree._torchmetrics import resolve
-from syncfree.functional._arguments import require_tensors
+from syncfree.functional._arguments import require_summed, require_tensors, text_of
 from syncfree.functional._gradients import refuse_forward_mode, with_gradient
 from syncfree.functional.image._preset import PsnrPreset, check_psnr_preset, psnr_preset
 from syncfree.functional.image._range import is_narrow, parse_data_range, warn_of_bytes
@@ -114,6 +114,11 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "clamping_fn":
             self._interval = _interval_of(value)
+        elif name == "data_range" and not isinstance(value, Tensor) and name in self.__dict__:
+            raise TypeError(
+                f"Expected `data_range` to be set to a tensor on {self.data_range.device}, where "
+                f"the state is, but got {text_of(value)}. A range (low, high) is for a new metric."
+            )
         super().__setattr__(name, value)
 
     def reset(self) -> None:
@@ -236,6 +241,7 @@ def _update_of_any(
     value_range: float,
     *options: Any,
 ) -> Any:
+    require_summed(errors, total)
     _refuse_or_warn(preds, target, value_range)
     # Without the frame and two tuples of the overload, which alone torch.compile knows.
     op: Any = psnr_update if is_dynamo_compiling() else psnr_update._op  # type: ignore[attr-defined]

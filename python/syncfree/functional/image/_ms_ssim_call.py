@@ -11,6 +11,7 @@ from torch.compiler import is_dynamo_compiling
 from syncfree._ops.ms_ssim import multiscale_ssim, multiscale_ssim_update
 from syncfree._ops.ms_ssim_backward import DifferentiableMultiscaleSsim
 from syncfree._ops.quick_calls import checking_images
+from syncfree.functional._arguments import require_summed
 from syncfree.functional._gradients import refuse_forward_mode, with_gradient
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image._options import normalize_code
@@ -40,6 +41,7 @@ def _value_of_any(preds: Tensor, target: Tensor, *options: Any) -> Any:
 def _update_of_any(
     preds: Tensor, target: Tensor, similarity: Tensor | None, total: Tensor, *options: Any
 ) -> Any:
+    require_summed(similarity, total)
     preds, target = as_images(preds, target)
     if forward_ad._current_level >= 0:
         refuse_forward_mode(multiscale_ssim_update, preds, target)

@@ -12,6 +12,7 @@ from syncfree._ops import ssim as _ops
 from syncfree._ops import ssim_backward as _backward
 from syncfree._ops.gradient import Differentiable
 from syncfree._ops.quick_calls import checking_images
+from syncfree.functional._arguments import require_summed
 from syncfree.functional._gradients import with_gradient
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_arguments_of_options
@@ -37,6 +38,7 @@ def _ways(
     """The quick one, and one for torch.compile to look into."""
 
     def of_any(preds: Tensor, target: Tensor, *others: Any) -> Any:
+        require_summed(*others[:states])
         preds, target = as_images(preds, target)
         arguments = ssim_arguments(preds, target, *others[states:])
         return with_gradient(op, differentiable, preds, target, *others[:states], *arguments)
