@@ -120,6 +120,20 @@ def test_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> N
     check(got, reference(preds, target, 1.0, dim=(1, 2, 3)))
 
 
+@pytest.mark.parametrize("second", [*DTYPES, torch.int8, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("first", [*DTYPES, torch.int16, torch.int32], ids=str)
+def test_long_rows_of_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> None:
+    """One behind the other, in rows that lie apart, and with elements that do."""
+    preds, target = torch.rand(2, 3, 5003) * 100
+    preds, target = preds.to(first).to(device), target.to(second).to(device)
+    for a, b in (
+        (preds, target),
+        (preds[:, :4997], target[:, :4997]),
+        (preds[:, ::2], target[:, ::2]),
+    ):
+        check(peak_signal_noise_ratio(a, b, 255.0), reference(a, b, 255.0))
+
+
 def test_matches_scikit_image(device: str) -> None:
     preds, target = image_pair((1, 3, 120, 80), torch.float64, device)
     want = skimage.metrics.peak_signal_noise_ratio(
@@ -342,7 +356,7 @@ def test_shifting_and_scaling(batch: int, height: int, width: int, scale: float)
 @every_lower_set
 def test_lower_instruction_sets(isa: str) -> None:
     large = "bits_of_large_images and (127 or 220 or 301)"
-    passes_with(isa, f"cpu and (matches_float64 or bits_of_an_image or {large})", __file__)
+    passes_with(isa, f"cpu and (matches_float64 or bits_of_an_image or mixed or {large})", __file__)
 
 
 @pytest.mark.parametrize(

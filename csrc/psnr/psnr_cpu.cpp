@@ -14,6 +14,9 @@ namespace {
 // Elements that outweigh handing them to a thread.
 constexpr std::int64_t kGrain = 1 << 17;
 
+// So many take as long as a result's logarithm.
+constexpr std::int64_t kElementsOfLogarithm = 32;
+
 // Pieces of a result that are summed apart: enough for all threads, few to add up in order.
 constexpr std::int64_t kMostChunks = 64;
 
@@ -25,15 +28,17 @@ class Values {
   explicit Values(const Problem& problem, std::int64_t elements)
       : problem_(problem),
         elements_(elements),
-        scale_(make_scale(problem.range.width(), problem.base)) {}
+        scale_(scale_of(make_scale(problem.range.width(), problem.base), problem.states)) {}
 
   bool are_kept() const { return problem_.reduction == Reduction::kNone || problem_.kept == 0; }
 
   // Stores a value of its own, or gives what it adds to the sum of all.
   double finish(std::int64_t result, double squared_error) const {
-    const double value = problem_.wants_squared_error
-                             ? squared_error
-                             : value_of(result, squared_error, elements_, scale_, problem_.states);
+    hand_over(result, squared_error, elements_, problem_.states);
+    const double value =
+        problem_.wants_squared_error
+            ? squared_error
+            : from_squared_error(squared_error, static_cast<double>(elements_), scale_);
     if (!are_kept()) return value;
     store_as(problem_.value, problem_.result_dtype, result, value);
     return 0.0;
@@ -89,7 +94,7 @@ void run_large(const SquaredErrors& errors, const Values& values, ParallelFor pa
 void run_small(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
   const std::int64_t results = errors.results();
   const std::int64_t group =
-      std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, errors.reduced()));
+      std::max<std::int64_t>(1, kGrain / (kElementsOfLogarithm + errors.reduced()));
   const std::int64_t groups = (results + group - 1) / group;
   std::vector<double> partial(static_cast<std::size_t>(values.are_kept() ? 0 : groups));
   parallel_ranges(parallel_for, 0, groups, 1, [&](std::int64_t begin, std::int64_t end) {

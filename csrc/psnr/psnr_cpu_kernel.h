@@ -53,6 +53,14 @@ void psnr_add_squared_errors(const void* preds, const void* target, std::int64_t
     add([](float x) { return x; });
 }
 
+// Contiguous elements as the type of the arithmetic.
+template <class From, class T>
+void psnr_widen(const void* from, std::int64_t count, void* out) {
+  const From* x = static_cast<const From*>(from);
+  T* y = static_cast<T*>(out);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = to<T>(x[i]);
+}
+
 // Channels of pixels, side by side, to planes `pitch` apart.
 template <class T, int kChannels>
 void psnr_split_pixels(const T* from, std::int64_t count, T* planes, std::int64_t pitch) {

@@ -89,6 +89,7 @@ class SquaredErrors {
  private:
   using SumContiguous = double(const void* preds, const void* target, std::int64_t count,
                                bool clamped, double low, double high);
+  using Widen = void(const void* from, std::int64_t count, void* out);
   using Walk = RowWalk<2, kMaxRank>;
   static constexpr int kPreds = 0, kTarget = 1;
 
@@ -214,7 +215,15 @@ class SquaredErrors {
                    std::int64_t rows, std::int64_t step, std::int64_t count, T* out) {
     if constexpr (std::is_floating_point_v<T>)
       dispatch_dtype(view.dtype, [&]<class From>(TypeTag<From>) {
-        load_rows(at<From>(view, offset), row_step, rows, step, count, out);
+        const From* from = at<From>(view, offset);
+        if (step != 1 || count <= kShort) {
+          load_rows(from, row_step, rows, step, count, out);
+          return;
+        }
+        static const auto widen =
+            select_isa<Widen>(&baseline::psnr_widen<From, T>, &avx2::psnr_widen<From, T>,
+                              &avx512::psnr_widen<From, T>);
+        for (std::int64_t r = 0; r < rows; ++r) widen(from + r * row_step, count, out + r * count);
       });
     else
       load_rows(at<T>(view, offset), row_step, rows, step, count, out);

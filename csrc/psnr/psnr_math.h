@@ -30,19 +30,29 @@ SYNCFREE_HD double from_squared_error(double squared_error, double count, const 
   return scale.per_neper * (scale.log_range_squared - log(squared_error / count));
 }
 
-// The value of one result, after its squared error went to the states if there are any.
-SYNCFREE_HD double value_of(std::int64_t result, double squared_error, std::int64_t count,
-                            Scale scale, const States& states) {
-  if (states.squared_error != nullptr) {
-    if (states.total != nullptr) {
-      add_to_state(states.squared_error, states.squared_error_dtype, squared_error);
-      add_to_state(states.total, states.total_dtype, count);
-    } else {
-      store_as(states.squared_error, states.squared_error_dtype, result, squared_error);
-    }
+// By the range in memory, where states have one.
+SYNCFREE_HD Scale scale_of(Scale scale, const States& states) {
+  if (states.data_range != nullptr)
     scale.log_range_squared = log_range_squared(states.data_range, states.data_range_dtype);
+  return scale;
+}
+
+// The squared error of one result to the states, if there are any.
+SYNCFREE_HD void hand_over(std::int64_t result, double squared_error, std::int64_t count,
+                           const States& states) {
+  if (states.squared_error == nullptr) return;
+  if (states.total != nullptr) {
+    add_to_state(states.squared_error, states.squared_error_dtype, squared_error);
+    add_to_state(states.total, states.total_dtype, count);
+  } else {
+    store_as(states.squared_error, states.squared_error_dtype, result, squared_error);
   }
-  return from_squared_error(squared_error, static_cast<double>(count), scale);
+}
+
+SYNCFREE_HD double value_of(std::int64_t result, double squared_error, std::int64_t count,
+                            const Scale& scale, const States& states) {
+  hand_over(result, squared_error, count, states);
+  return from_squared_error(squared_error, static_cast<double>(count), scale_of(scale, states));
 }
 
 // How one result's elements, in logical order, are cut into pieces that are summed apart. It
