@@ -3,7 +3,7 @@
 include(TorchInterface)
 
 set(call_sources call.cpp callable.cpp checked_call.cpp differentiable.cpp first_derivative.cpp image_call.cpp kept_call.cpp
-  kept_options.cpp module.cpp numbered_call.cpp operator.cpp ssim_loss.cpp)
+  kept_options.cpp module.cpp numbered_call.cpp operator.cpp ssim_loss.cpp step_call.cpp)
 list(TRANSFORM call_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/csrc/call/")
 check_torch_source(SYNCFREE_CALL_COMPILES "${call_sources}" "calls take the host a microsecond more, gradients 20 to 50"
   ${Python_INCLUDE_DIRS})
