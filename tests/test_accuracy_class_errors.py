@@ -24,6 +24,19 @@ def nothing_left() -> None:
         syncfree.check_errors()
 
 
+def test_validation_switched_on_has_a_place_of_its_own() -> None:
+    """Its errors were those of the functions, which raised them in their calls."""
+    metric = classification.MulticlassAccuracy(5, validate_args=False)
+    assert metric._error_slot == 0
+    metric.validate_args = True
+    slot = metric._error_slot
+    assert slot != 0
+    metric.top_k = 2
+    metric.validate_args = False
+    metric.validate_args = True
+    assert metric._error_slot == slot
+
+
 @pytest.mark.needs_cuda
 @pytest.mark.usefixtures("nothing_left")
 class TestBadLabelsOnCuda:
@@ -110,6 +123,15 @@ class TestBadLabelsOnCuda:
         assert metric(*labels("cuda", 7, -1)).item() == 1.0
         assert metric.compute().item() == 1.0
         syncfree.check_errors()
+
+    def test_validation_switched_on(self) -> None:
+        metric = classification.MulticlassAccuracy(5, validate_args=False).cuda()
+        metric.validate_args = True
+        metric.update(*labels("cuda", 7))
+        torch.cuda.synchronize()
+        assert functional.multiclass_accuracy(*labels("cuda"), 5).item() == 1
+        with pytest.raises(RuntimeError, match=r"7 at flat index 3.*Metric: MulticlassAccuracy"):
+            metric.update(*labels("cuda"))
 
     def test_samplewise(self) -> None:
         metric = classification.MulticlassAccuracy(5, multidim_average="samplewise").cuda()

@@ -164,6 +164,31 @@ def test_other_arguments_fail_alike_when_compiled(device: str) -> None:
             ops.ACCURACY["multiclass"](*(a.to("meta") for a in arguments[:2]), *arguments[2:])
 
 
+@pytest.mark.parametrize(
+    ("num_classes", "top_k", "average", "message"),
+    [
+        (3, 0, "micro", "to be an integer of 1 to `num_classes`, but got 0 and 3"),
+        (3, -5, "macro", "but got -5 and 3"),
+        (3, 4, "micro", "but got 4 and 3"),
+        (3, 2**32 + 1, "micro", "but got 4294967297 and 3"),  # 1 in 32 bits
+        (0, 2, "micro", "can only be `None`"),
+        (0, 1, "macro", "can only be `None`"),
+        (-1, 1, "micro", "or 0 where it is unknown, but got -1"),
+        (2**31, 1, "micro", "at most 2147483647, or 0"),
+    ],
+)
+def test_numbers_of_classes_are_refused(
+    num_classes: int, top_k: int, average: str, message: str, device: str
+) -> None:
+    """By the ops themselves, which exported graphs call past the functions."""
+    options = ops.pack_options(average, False, None, True)
+    for where in (device, "meta"):
+        scores = torch.rand(4, 3, device=where)
+        target = torch.zeros(4, dtype=torch.int64, device=where)
+        with pytest.raises(ValueError, match=message):
+            ops.ACCURACY["multiclass"](scores, target, num_classes, top_k, *options)
+
+
 def test_traces_with_fx(device: str) -> None:
     """Its tracer calls the functions with what is no tensor."""
     traced = torch.fx.symbolic_trace(lambda p, t: multiclass_accuracy(p, t, 3))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -223,6 +225,25 @@ def test_errors_show_where_a_kernel_raised() -> None:
     with pytest.raises(RuntimeError, match="from a kernel") as caught:
         step({"own": (), "flags": 0, "last": 0}, *batch())
     assert "kernel" in [each.name for each in caught.traceback]
+
+
+def test_memory_that_is_not_there() -> None:
+    """A MemoryError, as torch's own way to the op raises it."""
+    program = """
+import resource, torch
+from syncfree.functional.classification import multiclass_accuracy
+labels = torch.zeros(1, dtype=torch.int64)
+multiclass_accuracy(labels, labels, 9)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, used + 2**30))
+try:
+    multiclass_accuracy(labels, labels, 2**31 - 1)
+except MemoryError as error:
+    print(type(error).__name__)
+"""
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.stdout == "MemoryError\n", told.stderr
 
 
 @pytest.mark.filterwarnings("default::UserWarning")

@@ -111,6 +111,18 @@ def test_integers(dtype: torch.dtype, device: str) -> None:
     check(got, reference(preds, target, 100.0))
 
 
+@pytest.mark.parametrize("second", [torch.int32, torch.int64, torch.uint8, torch.float32], ids=str)
+@pytest.mark.parametrize("first", [torch.int32, torch.int64], ids=str)
+def test_large_integers(first: torch.dtype, second: torch.dtype, device: str) -> None:
+    """Float32, as which they were compared, knows no neighbours of 2^24 and beyond."""
+    target = torch.randint(0, 2**30, (2, 3, 90), device=device, dtype=torch.int64).to(second)
+    preds = target.to(first) + 1
+    for a, b in ((preds, target), (preds[..., ::2], target[..., ::2]), (preds.mT, target.mT)):
+        check(peak_signal_noise_ratio(a, b, 2.0**31), reference(a, b, 2.0**31))
+        values = peak_signal_noise_ratio(a, b, 2.0**31, dim=(1, 2), reduction="none")
+        check(values, reference(a, b, 2.0**31, dim=(1, 2)))
+
+
 @pytest.mark.parametrize("first", DTYPES, ids=str)
 @pytest.mark.parametrize("second", DTYPES, ids=str)
 def test_mixed_dtypes(first: torch.dtype, second: torch.dtype, device: str) -> None:

@@ -236,6 +236,12 @@ def linear_algebra() -> None:
     torch.linalg.eig(a)  # sync: aten::linalg_eig
     torch.linalg.inv_ex(a)
     torch.linalg.cholesky_ex(a)
+    torch.linalg.inv_ex(a, check_errors=True)  # sync: aten::linalg_inv_ex
+    torch.linalg.cholesky_ex(a, check_errors=True)  # sync: aten::linalg_cholesky_ex
+    torch.linalg.solve_ex(a, a)
+    torch.linalg.solve_ex(a, a, check_errors=True)  # sync: aten::_linalg_solve_ex
+    torch.linalg.lu_factor_ex(a, check_errors=True)  # sync: aten::linalg_lu_factor_ex
+    torch.linalg.ldl_factor_ex(a, check_errors=True)  # sync: aten::linalg_ldl_factor_ex
     torch.linalg.qr(a)
     torch.linalg.norm(a)
     torch.linalg.pinv(a)  # sync: aten::linalg_pinv
@@ -259,6 +265,8 @@ def sampling() -> None:
     torch.distributions.Categorical(logits=p, validate_args=False).sample()
     torch.quantile(p, torch.full((1,), 0.5, device=DEVICE))
     torch.quantile(p, 0.5)
+    torch.searchsorted(p, p)
+    torch.searchsorted(p, p, sorter=p.argsort())  # sync: aten::searchsorted
 
 
 def sparse() -> None:

@@ -140,7 +140,7 @@ syncfree_status_code syncfree_accuracy(const syncfree_tensor* preds, const syncf
     if (!execution.prepare(0, execution.workspace_of(problem))) return;
 #if defined(SYNCFREE_WITH_CUDA)
     if (execution.on_cuda())
-      return check_cuda(
+      return execution.check_launch(
           syncfree::accuracy::launch(problem, execution.workspace(), nullptr, execution.stream()));
 #endif
     run_on_cpu(problem, execution);

@@ -66,9 +66,9 @@ class Execution {
   void* memory() const { return memory_; }
 
   template <class Problem>
-  void execute(const Problem& problem) const {
+  void execute(const Problem& problem) {
 #if defined(SYNCFREE_WITH_CUDA)
-    if (on_cuda()) return check_cuda(launch(problem, workspace_, launch_.stream));
+    if (on_cuda()) return check_launch(launch(problem, workspace_, launch_.stream));
 #endif
     run(problem, parallel_for());
   }
@@ -79,6 +79,11 @@ class Execution {
 #if defined(SYNCFREE_WITH_CUDA)
   const Workspace& workspace() const { return workspace_; }
   cudaStream_t stream() const { return launch_.stream; }
+  // Throws where the call's launches failed.
+  void check_launch(cudaError_t launched) {
+    kept_.note(launched);
+    check_cuda(launched);
+  }
 #endif
 
  private:

@@ -18,8 +18,9 @@ namespace syncfree::call {
 
 class KeptOptions {
  public:
-  // `check` makes a tuple of options: values of these parameters. Where it makes something else,
-  // they are not for the operator. Of constants it is asked for as long as they are kept.
+  // `check` turns options as given into a tuple with values of these parameters; where it returns
+  // something else, the operator cannot take them. Constants are checked once and their answer is
+  // used as long as they are kept.
   KeptOptions(PyObject* check, std::vector<Parameter> parameters)
       : check_(Py_NewRef(check)), parameters_(std::move(parameters)) {}
 

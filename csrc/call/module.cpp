@@ -20,8 +20,8 @@ PyMethodDef functions[] = {
     {"images", syncfree::call::images, METH_VARARGS,
      "A quicker callable for an operator's images, states and options where no gradient is "
      "recorded: the operator by name and overload, how many tensors behind the images are states, "
-     "whether it has a gradient, what makes the operator's options of whether images are bytes and "
-     "of the options given, and the usual callable."},
+     "whether it has a gradient, a function (whether images are bytes, the options given) -> the "
+     "operator's options, and the usual callable."},
     {"differentiable", syncfree::call::differentiable, METH_VARARGS,
      "A quicker `apply` of an autograd.Function that calls one operator and has another find the "
      "gradients of its first two arguments: names of both, how many tensors behind those two are "

@@ -71,17 +71,27 @@ class WithoutGil {
 };
 
 // What `run` returns, with C++'s exceptions as pybind11 makes them Python's, which torch's own way
-// goes through.
+// goes through; torch's macro makes all that are not its own RuntimeErrors.
 template <class Run>
 PyObject* with_errors(Run&& run) {
   HANDLE_TH_ERRORS
   try {
     PyObject* const result = run();
     if (result != nullptr) return result;
-  } catch (const std::invalid_argument& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const std::bad_alloc& error) {
+    PyErr_SetString(PyExc_MemoryError, error.what());
   } catch (const std::out_of_range& error) {
     PyErr_SetString(PyExc_IndexError, error.what());
+  } catch (const std::overflow_error& error) {
+    PyErr_SetString(PyExc_OverflowError, error.what());
+  } catch (const std::range_error& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const std::invalid_argument& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const std::domain_error& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const std::length_error& error) {
+    PyErr_SetString(PyExc_ValueError, error.what());
   }
   // As an exception, so that torch gives out the warnings it has kept around the error.
   python_error error;

@@ -126,8 +126,8 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
   }
 
  private:
-  // Who comes again finds none: torch runs one backward pass of a node at a time. So does who calls
-  // the node past the engine, whose current node is none then, or that of another loss.
+  // A second backward pass finds none; torch runs one pass of a node at a time. Neither does a
+  // caller that bypasses the engine: its current node is then none, or that of another loss.
   static variable_list take_gradients(const AutogradContext* context) {
     const auto node = torch::autograd::get_current_node();
     const auto* own = dynamic_cast<torch::autograd::CppNode<SyncfreeSsimLoss>*>(node.get());

@@ -14,10 +14,21 @@ struct Block {
   std::mutex mutex;
   char* memory = nullptr;
   WorkspaceSize size;
+  bool is_zeroed = false;
 
-  cudaError_t reserve(WorkspaceSize wanted, cudaStream_t stream) {
-    if (memory != nullptr && size.zeroed >= wanted.zeroed && size.scratch >= wanted.scratch)
+  cudaError_t reserve(const WorkspaceSize& wanted, cudaStream_t stream) {
+    const bool fits =
+        memory != nullptr && size.zeroed >= wanted.zeroed && size.scratch >= wanted.scratch;
+    if (fits && is_zeroed) [[likely]]
       return cudaSuccess;
+    cudaError_t status = fits ? cudaSuccess : grow(wanted, stream);
+    if (status == cudaSuccess) status = cudaMemsetAsync(memory, 0, size.zeroed, stream);
+    is_zeroed = status == cudaSuccess;
+    return status;
+  }
+
+ private:
+  cudaError_t grow(WorkspaceSize wanted, cudaStream_t stream) {
     wanted = {std::max(size.zeroed, wanted.zeroed), std::max(size.scratch, wanted.scratch)};
     void* fresh = nullptr;
     cudaError_t status = cudaMallocAsync(&fresh, wanted.total(), stream);
@@ -27,11 +38,6 @@ struct Block {
       status = cudaMalloc(&fresh, wanted.total());
     }
     if (status != cudaSuccess) return status;
-    status = cudaMemsetAsync(fresh, 0, wanted.zeroed, stream);
-    if (status != cudaSuccess) {
-      cudaFree(fresh);
-      return status;
-    }
     // Without pools nothing can be freed in the stream's order, and cudaFree would wait for all of
     // the device: what was outgrown stays.
     if (memory != nullptr && has_pools) status = cudaFreeAsync(memory, stream);
@@ -67,7 +73,7 @@ cudaError_t lease_kept_workspace(int device, cudaStream_t stream, const Workspac
   std::unique_lock lock(block.mutex);
   status = block.reserve(size, stream);
   if (status != cudaSuccess) return status;
-  *out = {{block.memory, block.memory + block.size.zeroed}, std::move(lock)};
+  *out = {{block.memory, block.memory + block.size.zeroed}, std::move(lock), &block.is_zeroed};
   return cudaSuccess;
 }
 

@@ -17,6 +17,12 @@ inline constexpr std::size_t kMostKept = std::size_t{8} << 20;
 struct KeptWorkspace {
   Workspace memory;
   std::unique_lock<std::mutex> lock;
+  bool* is_zeroed = nullptr;
+
+  // Behind a call that could not enqueue all of its launches: the last one leaves the zeros.
+  void note(cudaError_t launched) {
+    if (launched != cudaSuccess && is_zeroed != nullptr) *is_zeroed = false;
+  }
 };
 
 // The block of (device, stream), grown to `size` where it is smaller. The device is current, the

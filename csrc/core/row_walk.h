@@ -28,6 +28,7 @@ class RowWalk {
       : dims_(dims) {
     std::copy_n(base, kViews, offset_);
     for (int d = last(); d >= 0; --d) {
+      if (dims_.size[d] == 0) return;  // no element has an index, and none is walked
       at_[d] = index % dims_.size[d];
       index /= dims_.size[d];
       move(d, at_[d]);

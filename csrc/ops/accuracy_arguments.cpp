@@ -53,8 +53,8 @@ accuracy::TopKList sorted_list(const std::vector<std::int64_t>& top_k) {
 void execute(const accuracy::Problem& problem, const Tensor& on, const ErrorOrigin& origin) {
   const CudaContext context(on);
   ErrorSlot* error = problem.validate ? checked_error_slot(context.device(), origin.slot) : nullptr;
-  const auto workspace = context.workspace(workspace_size(problem));
-  check_cuda(launch(problem, workspace.memory, error, context.stream()));
+  auto workspace = context.workspace(workspace_size(problem));
+  workspace.check(launch(problem, workspace.memory(), error, context.stream()));
 }
 
 #else
@@ -109,11 +109,7 @@ AccuracyCall AccuracyCall::multiclass(const Tensor& preds, const Tensor& target,
                                       std::int64_t num_classes, std::int64_t top_k,
                                       std::int64_t options, std::int64_t ignore_index) {
   AccuracyCall call(Task::kMulticlass, preds, target, options, ignore_index);
-  if (num_classes > std::numeric_limits<std::int32_t>::max())
-    fail_value("Expected argument `num_classes` to be at most 2147483647, but got ", num_classes,
-               ".");
-  if (num_classes == 0 && (call.options_.average != Average::kMicro || top_k != 1))
-    fail_value("Argument `num_classes` can only be `None` for `average='micro'` and `top_k=1`.");
+  check_classes(num_classes, top_k, call.options_.average);
   const bool scores = preds.dim() == target.dim() + 1;
   if (scores)
     check_class_scores(preds, target, num_classes, call.options_.samplewise);

@@ -2,6 +2,7 @@
 #include "ops/accuracy_checks.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace syncfree::ops {
 namespace {
@@ -47,6 +48,18 @@ void check_elements(const Tensor& preds, const Tensor& target, std::int64_t leas
     fail_value("Expected input to be at least ", least_dims + 1,
                "D when multidim_average is set to `samplewise`, but got shape ", shape_text(target),
                ".");
+}
+
+void check_classes(std::int64_t num_classes, std::int64_t top_k, accuracy::Average average) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (num_classes < 0 || num_classes > kMost)
+    fail_value("Expected argument `num_classes` to be at most ", kMost, ", or 0 where it is ",
+               "unknown, but got ", num_classes, ".");
+  if (num_classes == 0 && (average != accuracy::Average::kMicro || top_k != 1))
+    fail_value("Argument `num_classes` can only be `None` for `average='micro'` and `top_k=1`.");
+  if (top_k < 1 || (num_classes != 0 && top_k > num_classes))
+    fail_value("Expected argument `top_k` to be an integer of 1 to `num_classes`, but got ", top_k,
+               " and ", num_classes, ".");
 }
 
 void check_class_scores(const Tensor& preds, const Tensor& target, std::int64_t num_classes,

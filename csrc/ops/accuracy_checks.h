@@ -11,6 +11,9 @@ namespace syncfree::ops {
 void check_elements(const Tensor& preds, const Tensor& target, std::int64_t least_dims,
                     bool samplewise);
 
+// How many classes there are, 0 if that is unknown, and how many of them may be right.
+void check_classes(std::int64_t num_classes, std::int64_t top_k, accuracy::Average average);
+
 // Scores (N, C, ...) beside labels (N, ...). An unknown number of classes is 0.
 void check_class_scores(const Tensor& preds, const Tensor& target, std::int64_t num_classes,
                         bool samplewise);

@@ -23,8 +23,8 @@ namespace syncfree::ops {
 template <class Problem>
 void execute(const Problem& problem, const Tensor& on) {
   const CudaContext context(on);
-  const auto workspace = context.workspace(workspace_size(problem));
-  check_cuda(launch(problem, workspace.memory, context.stream()));
+  auto workspace = context.workspace(workspace_size(problem));
+  workspace.check(launch(problem, workspace.memory(), context.stream()));
 }
 
 #else

@@ -16,7 +16,7 @@ LeasedWorkspace allocate(const WorkspaceSize& size, int device, cudaStream_t str
   check_cuda(cudaSetDevice(device));
   char* memory = static_cast<char*>(owner.mutable_data_ptr());
   if (size.zeroed > 0) check_cuda(cudaMemsetAsync(memory, 0, size.zeroed, stream));
-  return {{memory, memory + size.zeroed}, std::move(owner), {}};
+  return {{{memory, memory + size.zeroed}}, std::move(owner)};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ LeasedWorkspace CudaContext::workspace(const WorkspaceSize& size) const {
     return allocate(wanted, device_, stream_);
   }
   check_cuda(status);
-  return {kept.memory, std::nullopt, std::move(kept.lock)};
+  return {std::move(kept), std::nullopt};
 }
 
 }  // namespace syncfree::ops

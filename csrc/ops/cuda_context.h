@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <torch/csrc/stable/accelerator.h>
 
-#include <mutex>
 #include <optional>
 
 #include "core/kept_workspace.h"
@@ -17,9 +16,15 @@ void check_cuda(cudaError_t status);
 // Memory for the launches of one call. While it lives no other host thread gets the same memory:
 // two calls that share a stream must not mix their launches.
 struct LeasedWorkspace {
-  Workspace memory;
+  KeptWorkspace kept;
   std::optional<Tensor> owner;  // of what is not kept for later calls
-  std::unique_lock<std::mutex> lock;
+
+  const Workspace& memory() const { return kept.memory; }
+  // Throws where the call's launches failed.
+  void check(cudaError_t launched) {
+    kept.note(launched);
+    check_cuda(launched);
+  }
 };
 
 // Makes the tensor's device current for the life of the object.

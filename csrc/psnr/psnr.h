@@ -47,6 +47,11 @@ struct Problem {
   States states;  // optional
 };
 
+// Float32 rounds whole numbers from 2^24 on, where different images would become equal ones.
+inline bool wants_double(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kInt32 || dtype == DType::kInt64;
+}
+
 // Elements of the last two dimensions longer than one.
 inline std::int64_t plane_elements(const std::int64_t* size, int rank) {
   std::int64_t elements = 1;

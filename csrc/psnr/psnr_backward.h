@@ -56,9 +56,7 @@ struct BackwardProblem {
   double base = 10.0;
   Reduction reduction = Reduction::kMean;
 
-  bool in_double() const {
-    return dtype[kPreds] == DType::kFloat64 || dtype[kTarget] == DType::kFloat64;
-  }
+  bool in_double() const { return wants_double(dtype[kPreds]) || wants_double(dtype[kTarget]); }
 };
 
 // Fewer, longer dimensions where the layouts of all operands allow it, and in the order of memory:

@@ -108,8 +108,7 @@ class SquaredErrors {
           break;
       }
     }
-    if (o_.preds.dtype == DType::kFloat64 || o_.target.dtype == DType::kFloat64)
-      return f(TypeTag<double>{});
+    if (wants_double(o_.preds.dtype) || wants_double(o_.target.dtype)) return f(TypeTag<double>{});
     return f(TypeTag<float>{});
   }
 

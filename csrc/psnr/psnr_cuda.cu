@@ -192,7 +192,7 @@ auto with_type(const Operands& o, F&& f) {
         break;
     }
   }
-  if (o.preds.dtype == DType::kFloat64 || o.target.dtype == DType::kFloat64)
+  if (wants_double(o.preds.dtype) || wants_double(o.target.dtype))
     return f(TypeTag<double>{}, std::false_type{});
   return f(TypeTag<float>{}, std::false_type{});
 }

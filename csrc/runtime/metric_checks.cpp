@@ -51,9 +51,10 @@ PyObject* all_unset(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Py_RETURN_TRUE;
 }
 
-// Who detaches a state holds its storage and not its object. torch does not promise where it keeps
-// how many do: in 2.11 to 2.13 a tensor's object points to the TensorImpl, that to the StorageImpl,
-// and there it is. Nothing is read before `look_into_storages` has found a tensor to be so.
+// A detached state shares the storage and not the Python object, so the storage's own count of its
+// users has to be read. torch does not promise where that is: in 2.11 to 2.13 a tensor's object
+// points to the TensorImpl, that to the StorageImpl, which holds it. Nothing is read before
+// `look_into_storages` has found a tensor to be laid out so.
 constexpr std::size_t kImplInObject = sizeof(PyObject), kStorageInImpl = 16, kUsersInStorage = 8;
 PyTypeObject* tensor_type = nullptr;
 

@@ -134,7 +134,7 @@ class SyncFreeMetric(StatesInPlace):
             return super().__call__(*args, **kwargs)
         if are_shared(own):
             self._let_go_of_shared_states(in_forward=True)
-        # Passing no keywords on as some takes 0.1 us.
+        # To forward an empty `**kwargs` takes 0.1 us.
         value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
         if value is NotImplemented:
             return super().forward(*args, **kwargs)

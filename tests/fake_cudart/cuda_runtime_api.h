@@ -1,9 +1,12 @@
-// As much of the CUDA runtime as csrc/core/device_info.cu asks for; tests/device_info.cpp answers.
+// As much of the CUDA runtime as csrc/core/device_info.cu and kept_workspace.cu ask for; the
+// programs of their tests answer.
 #pragma once
+
+#include <cstddef>
 
 #define __global__ inline
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorNotSupported = 801 };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
   cudaDevAttrComputeCapabilityMajor,
@@ -18,3 +21,10 @@ cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)());
 cudaError_t cudaGetLastError();
+
+using cudaStream_t = void*;
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id);
+cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);

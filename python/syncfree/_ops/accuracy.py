@@ -19,6 +19,7 @@ from syncfree import _error_records  # noqa: F401  (warns at exit of errors that
 from syncfree._ops.accuracy_checks import (
     check_class_labels,
     check_class_scores,
+    check_classes,
     check_elements,
     check_several_top_k,
     check_sizes,
@@ -80,6 +81,7 @@ def _fake_multiclass(
     preds: Tensor, target: Tensor, num_classes: int, top_k: int, options: int, ignore_index: int
 ) -> Tensor:
     samplewise = bool(options & _SAMPLEWISE)
+    check_classes(num_classes, top_k, options & 3 == AVERAGES["micro"])
     check_dtypes(preds, target)
     if preds.ndim == target.ndim + 1:
         check_class_scores(preds, target, num_classes, samplewise)
@@ -143,10 +145,6 @@ def sets_of_counts(task: str, arguments: Sequence[Any]) -> int:
     if task == "multiclass":
         classes, top_k = arguments[:2]
         micro = options & 3 == AVERAGES["micro"]
-        if classes == 0 and not (micro and top_k == 1):
-            raise ValueError(
-                "Argument `num_classes` can only be `None` for `average='micro'` and `top_k=1`."
-            )
         return 1 if micro and top_k == 1 and not options & _SAMPLEWISE else max(classes, 1)
     return int(arguments[0])
 

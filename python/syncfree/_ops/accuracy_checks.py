@@ -14,6 +14,7 @@ from torch import Tensor
 from syncfree._ops.checks import check_same_shape
 
 MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
+_MOST_CLASSES = 2**31 - 1
 _ONE_HOT_ADVICE = " If `target` is one-hot, pass `target.argmax(1)`."
 
 
@@ -50,6 +51,24 @@ def check_sizes(a: Sequence[int], b: Sequence[int], message: Callable[[], str]) 
     torch._check_value(len(a) == len(b), message)
     for first, second in zip(a, b, strict=True):
         torch._check_value(first == second, message)
+
+
+def check_classes(num_classes: int, top_k: int, is_micro: bool) -> None:
+    """How many there are, 0 if that is unknown, and how many of them may be right."""
+    if not 0 <= num_classes <= _MOST_CLASSES:
+        raise ValueError(
+            f"Expected argument `num_classes` to be at most {_MOST_CLASSES}, or 0 where it is "
+            f"unknown, but got {num_classes}."
+        )
+    if num_classes == 0 and not (is_micro and top_k == 1):
+        raise ValueError(
+            "Argument `num_classes` can only be `None` for `average='micro'` and `top_k=1`."
+        )
+    if top_k < 1 or (num_classes != 0 and top_k > num_classes):
+        raise ValueError(
+            "Expected argument `top_k` to be an integer of 1 to `num_classes`, but got "
+            f"{top_k} and {num_classes}."
+        )
 
 
 def check_class_scores(preds: Tensor, target: Tensor, num_classes: int, samplewise: bool) -> None:

@@ -77,10 +77,12 @@ class CountingMetric(SyncFreeMetric):
             _is_scalar=ops.gives_scalar(options),
             _validates=ops.validates(options),
         )
-        if "_error_slot" in self.__dict__:
-            self._set_batch_options()
-        else:
+        is_new = "_error_slot" not in self.__dict__
+        if is_new or (self._validates and not self._error_slot):
             self._take_error_slot()
+        else:
+            self._set_batch_options()
+        if is_new:
             # Labels left out as errors: as long as there are any, the value is NaN.
             # Where the states are: a subclass that calls TorchMetrics' `__init__` comes here late.
             bad = torch.zeros(1, dtype=torch.int64, device=self.device)

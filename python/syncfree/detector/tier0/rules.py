@@ -91,6 +91,16 @@ def _has_matrices(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return _has_elements(args, kwargs) and _argument(args, kwargs, 0, "self").shape[-1] > 1
 
 
+def _checks_errors(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """The check itself is called below the place where operations are seen."""
+    return bool(kwargs.get("check_errors", False))
+
+
+def _checks_sorter(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    sorter = kwargs.get("sorter")
+    return sorter is not None and on_device(sorter)
+
+
 def _deviations_given(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return isinstance(_argument(args, kwargs, 1, "std"), Tensor)
 
@@ -135,6 +145,17 @@ RULES: dict[str, tuple[str, Rule]] = {
     "aten::_nested_tensor_from_mask": (_SHAPE, _always),
     "aten::_nested_tensor_from_mask_left_aligned": (_VALUE, _always),
     "aten::_linalg_check_errors": (_INFO, _always),
+    **{
+        f"aten::{name}": (_INFO, _checks_errors)
+        for name in (
+            "linalg_cholesky_ex",
+            "linalg_inv_ex",
+            "linalg_ldl_factor_ex",
+            "linalg_lu_factor_ex",
+            "_linalg_solve_ex",
+        )
+    },
+    "aten::searchsorted": (_CHECK, _checks_sorter),
     "aten::_linalg_eigh": (_INFO, _always),
     "aten::_linalg_svd": (_INFO, _always),
     "aten::linalg_eig": (_INFO, _always),
