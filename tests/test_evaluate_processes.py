@@ -63,6 +63,42 @@ def test_every_process_gets_all_values(devices, tmp_path):
     torch.testing.assert_close(values, expected(data, psnr), rtol=1e-5, atol=1e-6)
 
 
+def _in_another_order(fleet, device, folder):
+    names = ["psnr", "mse"] if fleet.rank == 0 else ["mse", "psnr"]
+    metrics = {name: METRICS[name] for name in names}
+    data = Data(40)
+    found = evaluate(halve, data, metrics, device=device, batch=1, schedule="equal")
+    assert list(found.values) == names
+    for name, values in found.values.items():
+        torch.testing.assert_close(values, expected(data, METRICS[name]), rtol=1e-5, atol=1e-6)
+    (folder / f"{fleet.rank}").touch()
+
+
+def test_metrics_are_told_apart_by_name(tmp_path):
+    """By their places, as the names of a set have them, values of two metrics were mixed."""
+    launch(_in_another_order, ["cpu", "cpu"], (tmp_path,))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def _in_disagreement(fleet, device, folder):
+    for theirs in ((Data(10), {"other": mse}), (Data(15), {"mse": mse}), (Data(5), {"mse": mse})):
+        for schedule in ("equal", "dynamic"):
+            if fleet.rank == 1:
+                message = r"this one has \['(other|mse)'\] and .* items, rank 0 \['mse'\] and 10"
+                with pytest.raises(ValueError, match=message):
+                    evaluate(halve, *theirs, device=device, schedule=schedule)
+                continue
+            found = evaluate(halve, Data(10), {"mse": mse}, device=device, schedule=schedule)
+            torch.testing.assert_close(found.values["mse"], expected(Data(10), mse))
+            assert "all ranks pass metrics of the same names" in found.statistics.ranks[1].lost
+    (folder / f"{fleet.rank}").touch()
+
+
+def test_ranks_that_disagree_are_told(tmp_path):
+    launch(_in_disagreement, ["cpu", "cpu"], (tmp_path,))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def _fails(fleet, device):
     raise SystemExit(3) if fleet.rank == 1 else SystemExit(0)
 

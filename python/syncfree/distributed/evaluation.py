@@ -26,6 +26,7 @@ from syncfree.distributed.worker import Worker
 from syncfree.errors import DeviceError, EvaluationError, RankError
 
 _ANY_GPU = torch.device("cuda")
+_TERMS = "terms"
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,9 @@ def evaluate(
         TypeError: metrics without names, a model or metric that cannot be called, a metric that
             gives no tensor, a data set without a length or an index, a batch or workers that are no
             whole number, or any that the model or a metric raises.
-        ValueError: no metric, unknown schedule, wrong costs, numbers out of range, or a model in
-            training mode.
+        ValueError: no metric, unknown schedule, wrong costs, numbers out of range, a model in
+            training mode, or names of metrics or a length of the data set other than rank 0's; the
+            others then do this rank's part.
         DeviceError: the device is neither the CPU nor a CUDA GPU of this machine.
         EvaluationError: items failed, and `strict`; it has the evaluation.
         RankError: rank 0, which leads, does not begin or is stuck.
@@ -114,17 +116,26 @@ def evaluate(
     fleet = fleet or connect()
     own = _device(device, fleet)
     channel = fleet.next_run("evaluate")
+    # Values travel without their names, and a dict may have another order on each rank.
+    names = sorted(metrics, key=str)
+    terms = {"metrics": [str(name) for name in names], "items": len(dataset)}
     leader = None
     if fleet.rank == 0:
+        channel.publish(_TERMS, terms)
         leader = _Leader(channel, fleet.world, checked, len(metrics), schedule, timeout)
         leader.start()
     worker = Worker(channel, fleet.rank, fleet.world, timeout)
     try:
         inference = Inference(
-            model, metrics, own, batch=batch, workers=workers or _cores_per_rank(fleet)
+            model,
+            {name: metrics[name] for name in names},
+            own,
+            batch=batch,
+            workers=workers or _cores_per_rank(fleet),
         )
         worker.ready(own, _name(own), inference.busy)
         for items in worker.rounds():
+            _check_terms(channel, terms)
             for item, result in inference.run(items, dataset):
                 worker.settle(item, _outcome(result))
     except RankError:  # nobody leads, so nobody is to be told
@@ -146,7 +157,8 @@ def evaluate(
         raise
     if leader is not None:
         leader.join()
-    return _result(worker.result, list(metrics), strict)
+    _check_terms(channel, terms)  # also where all was done before this rank could begin
+    return _result(worker.result, names, list(metrics), strict)
 
 
 class _Leader(threading.Thread):
@@ -207,16 +219,29 @@ class _Leader(threading.Thread):
             column[item] = value
 
 
+def _check_terms(channel: Channel, own: dict[str, Any]) -> None:
+    """Raises ValueError unless this rank evaluates what rank 0 does, which has begun."""
+    leading = channel.read(_TERMS)
+    if leading not in (None, own):
+        raise ValueError(
+            "all ranks pass metrics of the same names and data sets of the same length: this one "
+            f"has {own['metrics']} and {own['items']} items, rank 0 {leading['metrics']} and "
+            f"{leading['items']}"
+        )
+
+
 def _outcome(result: list[float] | Exception) -> list[float] | str:
     return f"{type(result).__name__}: {result}" if isinstance(result, Exception) else result
 
 
-def _result(document: dict[str, Any], names: Sequence[str], strict: bool) -> Evaluation:
+def _result(
+    document: dict[str, Any], names: Sequence[str], order: Sequence[str], strict: bool
+) -> Evaluation:
     if "error" in document:
         raise RuntimeError(f"rank 0 could not lead the evaluation: {document['error']}")
+    columns = dict(zip(names, document["values"], strict=True))
     values = {
-        name: torch.tensor(column, dtype=torch.float64, device="cpu")
-        for name, column in zip(names, document["values"], strict=True)
+        name: torch.tensor(columns[name], dtype=torch.float64, device="cpu") for name in order
     }
     failures = dict(document["failures"])
     statistics = FleetStatistics.from_json(document["statistics"])
