@@ -203,7 +203,16 @@ class StatesInPlace(Metric):
         return {**super()._copy_state_dict(), **hidden}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
+        """As TorchMetrics', but that no conversion but `set_dtype` makes a state half precision.
+
+        There a count ends at 256 or 2048 and sums are rounded. TorchMetrics means to guard against
+        it and does not see that of `Module.to(dtype)`.
+        """
+        before = [] if self._dtype_convert else [self._defaults.copy(), self.metric_state]
         this = super()._apply(fn, exclude_state)
+        for holder, wide in zip((self._defaults, self.__dict__), before, strict=False):
+            for name, old in wide.items():
+                holder[name] = _not_narrower(old, holder[name])
         # They follow to another device, but keep their dtype.
         for name, default in self._hidden_defaults.items():
             device = fn(default).device
@@ -278,6 +287,15 @@ def _device_of(states: dict[str, Any]) -> torch.device | None:
         x for state in states.values() for x in (state if isinstance(state, list) else [state])
     )
     return next((piece.device for piece in pieces), None)
+
+
+def _not_narrower(old: Any, new: Any) -> Any:
+    """Of a state or its pieces: the new one, or the old one on its device if that has become half."""
+    if isinstance(new, list):
+        return [_not_narrower(*each) for each in zip(old, new, strict=True)]
+    if new.is_floating_point() and new.element_size() < min(4, old.element_size()):
+        return old.to(new.device)
+    return new
 
 
 def _can_hold(state: Tensor, default: Tensor) -> bool:
