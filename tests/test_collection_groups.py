@@ -252,6 +252,17 @@ def test_added_metrics(device: str) -> None:
     assert len(groups(ours)) == 4
 
 
+def test_added_metrics_beside_states_that_grow_in_place(device: str) -> None:
+    """TorchMetrics' collection counts the second batch twice."""
+    made = tc.MulticlassConfusionMatrix(CLASSES), tc.MulticlassCohenKappa(CLASSES)
+    collection = sf.MetricCollection(dict(zip("ab", made, strict=True))).to(device)
+    collection.update(*scores(device, 0))
+    collection.add_metrics({"late": tc.MulticlassRecall(CLASSES).to(device)})
+    collection.update(*scores(device, 1))
+    counted = sum(scores(device, seed)[1].numel() for seed in (0, 1))
+    assert [int(collection[name].confmat.sum()) for name in "ab"] == [counted] * 2
+
+
 def put(collection: Any, name: str, metric: tm.Metric, how: str) -> None:
     if how == "item":
         collection[name] = metric

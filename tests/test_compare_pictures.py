@@ -249,6 +249,11 @@ def png16(path):
     write_png(path, (row.tobytes() for row in rows), depth=16, color=2)
 
 
+def png16_with_alpha(path):
+    rows = picture(0, channels=1).astype(">u2")[..., None].repeat(2, axis=-1)
+    write_png(path, (row.tobytes() for row in rows), depth=16, color=4)
+
+
 def write_png(path, rows, depth, color, *others):
     header = struct.pack(">IIBBBBB", 32, 24, depth, color, 0, 0, 0)
     scanlines = b"".join(b"\0" + row for row in rows)
@@ -287,6 +292,7 @@ REFUSED = {
     "pages": ("unsupported", "a.tif", frames),
     "frames": ("unsupported", "a.webp", frames),
     "16-bit PNG": ("unsupported", "a.png", png16),
+    "16-bit PNG with alpha": ("unsupported", "a.png", png16_with_alpha),
     "16-bit PPM": ("unsupported", "a.ppm", raw_file(b"P6 32 24 65535\n", picture(0, top=65535))),
     "16-bit TIFF": ("unsupported", "a.tif", tiff16("rgb", 3)),
     "white is 0": ("unsupported", "a.tif", tiff16("miniswhite", 1)),
@@ -307,6 +313,15 @@ def test_refused_files_are_named_and_cost_only_themselves(folders, case):
     assert [row["name"] for row in report["images"]] == ["good.png"]
     status, report = folders.compare("--ignore-errors")
     assert (status, len(report["problems"])) == (0, 1)
+
+
+@pytest.mark.parametrize(("make", "kind"), [(png16, "color"), (png16_with_alpha, "gray")])
+def test_deep_colors_are_told_what_to_do(folders, make, kind):
+    folders.add_good()
+    folders.add("a.png", picture(0), make)
+    (problem,) = folders.compare()[1]["problems"]
+    assert problem["reason"].startswith(kind)
+    assert "16 bits per sample, of which Pillow keeps only 8; store it with 8" in problem["reason"]
 
 
 def test_a_file_that_may_not_be_read_is_named_once(folders, monkeypatch):

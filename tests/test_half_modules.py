@@ -1,4 +1,4 @@
-"""Metrics inside of a module that is converted to half precision keep the precision of their states."""
+"""Metrics inside of a module that goes to half precision keep the precision of their states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def images(device: str) -> tuple[Tensor, Tensor]:
 
 def dtypes(metric: Metric) -> set[torch.dtype]:
     states = [*metric.metric_state.values(), *metric._defaults.values()]
-    pieces = [piece for state in states for piece in (state if isinstance(state, list) else [state])]
+    pieces = [
+        piece for state in states for piece in (state if isinstance(state, list) else [state])
+    ]
     return {piece.dtype for piece in pieces if piece.is_floating_point()}
 
 

@@ -149,6 +149,16 @@ def test_constants_reach_ssim(device: str) -> None:
     assert torch.equal(got.ssim, alone)
 
 
+def test_a_missing_range_is_asked_for(device: str) -> None:
+    images = torch.rand(2, 3, 16, 16, device=device)
+    for call in (
+        lambda: image_quality(images, images),
+        lambda: image_quality(images, images, None),
+    ):
+        with pytest.raises(TypeError, match=r"got None or nothing. Pass 1.0 for images of floats"):
+            call()
+
+
 def test_identical_images(device: str) -> None:
     x = torch.rand(2, 3, 20, 30, device=device)
     got = image_quality(x, x.clone(), 1.0, reduction="none")

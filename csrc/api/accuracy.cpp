@@ -114,7 +114,8 @@ float* value_of(const Problem& problem, const syncfree_tensor* value, const sync
   if (problem.average == Average::kNone) sizes[rank++] = problem.num_classes;
   const Result out = result("value", value, on, sizes, rank);
   if (out.dtype != DType::kFloat32)
-    fail(SYNCFREE_WRONG_DTYPE, "Expected `value` of an accuracy to be float32.");
+    fail(SYNCFREE_WRONG_DTYPE, "Expected `value` of an accuracy to be float32, but got ",
+         dtype_text(out.dtype), ".");
   return static_cast<float*>(out.data);
 }
 

@@ -59,6 +59,10 @@ bool is_dense(const TensorView& view) {
 
 }  // namespace
 
+const char* dtype_text(DType dtype) {
+  return kDtypeNames[static_cast<int>(dtype)];
+}
+
 std::string shape_text(const TensorView& view) {
   std::string text = "[";
   for (int d = 0; d < view.rank; ++d) text += (d == 0 ? "" : ", ") + std::to_string(view.size[d]);
@@ -103,7 +107,10 @@ Result result(const char* name, const syncfree_tensor* tensor, const syncfree_te
                               : std::equal(sizes, sizes + rank, view.size, view.size + view.rank);
   if (!fits)
     fail(SYNCFREE_WRONG_SHAPE, "Expected `", name, "` of shape ", shape_text(wanted), ", but got ",
-         shape_text(view), ".");
+         shape_text(view), ".",
+         rank > 0 ? ""
+                  : " Options ask for more than one number: `reduction`, PSNR's `kept`, an "
+                    "accuracy's `average` and `samplewise`.");
   if (!is_dense(view))
     fail(SYNCFREE_WRONG_SHAPE, "Expected `", name, "` to lie densely in row-major order.");
   return {tensor->data, view.dtype};

@@ -22,6 +22,7 @@ const T& required(const char* name, const T* argument) {
 
 // "[2, 3, 16, 16]"
 std::string shape_text(const TensorView& view);
+const char* dtype_text(DType dtype);
 
 // Refuses null, which in C++ a view of nothing is.
 const syncfree_tensor& required_view(const char* name, const syncfree_tensor* tensor);

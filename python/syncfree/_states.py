@@ -290,7 +290,7 @@ def _device_of(states: dict[str, Any]) -> torch.device | None:
 
 
 def _not_narrower(old: Any, new: Any) -> Any:
-    """Of a state or its pieces: the new one, or the old one on its device if that has become half."""
+    """Of a state or its pieces: the new one, or the old one on its device where it became half."""
     if isinstance(new, list):
         return [_not_narrower(*each) for each in zip(old, new, strict=True)]
     if new.is_floating_point() and new.element_size() < min(4, old.element_size()):

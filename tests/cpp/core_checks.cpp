@@ -72,7 +72,8 @@ void views() {
   std::int64_t whole = 0;
   expect("integer result", run(view(x, {3}), view(x, {3}), view(&whole, {})),
          StatusCode::kWrongDtype, "int64");
-  expect("result too large", run(view(x, {3}), view(x, {3}), p.each()), StatusCode::kWrongShape);
+  expect("result too large", run(view(x, {3}), view(x, {3}), p.each()), StatusCode::kWrongShape,
+         "ask for more than one number: `reduction`");
   float many[4];
   const std::int64_t size = 2, stride = 2;
   expect("result with gaps",

@@ -38,11 +38,13 @@ def refuse_lossy(image: Image.Image, path: Path) -> None:
         if bits not in (16, None):
             reason = f"gray with {bits} bits per sample; store it with 8 or 16"
         elif image.has_transparency_data:
-            reason = "16-bit gray with transparent pixels"
+            reason = "16-bit gray with transparent pixels; store it without transparency"
         elif image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # type: ignore[attr-defined]
             reason = "16-bit gray in which 0 is white; store it with 0 as black"
     elif bits is not None and bits > 8 and mode not in ("I", "F"):
-        reason = f"color with {bits} bits per sample, of which Pillow keeps only 8"
+        is_gray = "LA" in str(decoder_arguments(image))
+        kind = "gray with transparency" if is_gray else "color"
+        reason = f"{kind} of {bits} bits per sample, of which Pillow keeps only 8; store it with 8"
     elif image.format == "TIFF" and _SIGNED in image.tag_v2.get(_SAMPLE_FORMAT, ()):  # type: ignore[attr-defined]
         reason = "signed samples have no known data range"
     elif mode not in PLAIN and mode not in ("LA", "PA", "RGBA"):

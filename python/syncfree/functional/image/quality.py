@@ -34,7 +34,7 @@ class ImageQuality(NamedTuple):
 def image_quality(
     preds: Tensor,
     target: Tensor,
-    data_range: float | tuple[float, float],
+    data_range: float | tuple[float, float] | None = None,
     *,
     reduction: Literal["elementwise_mean", "none"] | None = "elementwise_mean",
     gaussian_kernel: bool = True,
@@ -55,7 +55,7 @@ def image_quality(
         target: True images, same shape and device; integers if ``preds`` are, else of any floating
             dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
-            inputs are clamped, for all three results.
+            inputs are clamped, for all three results. Has to be given.
         reduction: ``"elementwise_mean"``: SSIM is the mean over images, PSNR comes from the error
             pooled over the batch, as `peak_signal_noise_ratio` gives it by default. ``"none"``
             (``None``): one value per image for each.
@@ -73,7 +73,7 @@ def image_quality(
     Raises:
         RuntimeError: As for `structural_similarity_index_measure`.
         ValueError: Likewise, and if ``reduction`` is neither of the two.
-        TypeError: Likewise, and if ``data_range`` is ``None``.
+        TypeError: Likewise, and if there is no ``data_range``.
 
     Warns:
         UserWarning: Once for each calling line, if the images are uint8 and ``data_range`` is 2
