@@ -9,7 +9,7 @@ PYTHON ?= python3
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-gpu sanitize gpu-status bench readme-figures lint wheel cuda emulate upstream clean setup fuzz help
+.PHONY: demo test test-gpu sanitize sanitize-cpu gpu-status bench readme-figures lint wheel cuda emulate upstream clean setup fuzz help
 
 # More than 8 processes share a GPU badly. What is left of a slow process's share is stolen, since tests
 # differ a thousandfold.
@@ -32,6 +32,7 @@ help:
 	@echo "make test      all tests on this machine's devices"
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
 	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races in shared memory"
+	@echo "make sanitize-cpu  the CPU kernels under the address and undefined-behavior sanitizers"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make readme-figures  tables and plots of README and docs/figures.md, from benchmarks/results"
@@ -92,6 +93,19 @@ sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
 	  $$sanitized tests/test_early_launches.py $(PYTEST_ARGS); \
 	done
 
+# Of values and arguments; not what starts processes or measures memory. ASan has to be there before
+# Python, and the library with the exceptions that it watches, too.
+sanitize-cpu: PYTEST_ARGS ?= -k "not instruction_set" $(wildcard $(addprefix tests/test_,psnr*.py ssim*.py ms_ssim*.py accuracy*.py image_quality*.py gradient*.py losses*.py)) \
+  $(addprefix tests/test_,fuzz.py safe_divide.py scale.py presets.py)
+sanitize-cpu: $(STAMPS)/installed $(STAMPS)/needs-test
+	$(PY) -m cmake -S . -B build/sanitize -G Ninja -DSYNCFREE_CUDA=OFF -DCMAKE_BUILD_TYPE=Release \
+	  -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)') -Dpybind11_DIR=$$($(PY) -m pybind11 --cmakedir) \
+	  -DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -g1"
+	$(PY) -m cmake --build build/sanitize --target syncfree_ops_cpu
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
+	  REPLACED_OPS=build/sanitize/libsyncfree_ops_cpu.so PYTHONPATH=tools$${PYTHONPATH:+:$$PYTHONPATH} \
+	  $(PY) -m pytest -p replaced_ops $(IN_PARALLEL) $(PYTEST_ARGS)
+
 # 2,500 drawn inputs for each of the tests that draw them.
 fuzz: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m pytest $(IN_PARALLEL) -m fuzz --hypothesis-profile=fuzz $(PYTEST_ARGS)
@@ -125,8 +139,8 @@ emulate: PYTEST_ARGS ?= -k "not instruction_set" tests/test_safe_divide.py tests
 emulate: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m cmake -S tools/cuda_on_cpu -B build/emulate -G Ninja -DPython_EXECUTABLE=$$($(PY) -c 'import sys; print(sys.executable)')
 	$(PY) -m cmake --build build/emulate --parallel 1
-	CUDA_ON_CPU_LIBRARY=build/emulate/libsyncfree_ops_cpu.so PYTHONPATH=tools/cuda_on_cpu$${PYTHONPATH:+:$$PYTHONPATH} \
-	  $(PY) -m pytest -p emulated_ops $(PYTEST_ARGS)
+	CUDA_ON_CPU=1 REPLACED_OPS=build/emulate/libsyncfree_ops_cpu.so PYTHONPATH=tools$${PYTHONPATH:+:$$PYTHONPATH} \
+	  $(PY) -m pytest -p replaced_ops $(PYTEST_ARGS)
 
 upstream: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) tools/upstream.py $(CHECKOUT) $(PYTEST_ARGS)

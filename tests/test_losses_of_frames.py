@@ -30,7 +30,7 @@ def one_pass(device: str) -> bool:
     """Whether this device's kernels give value and gradients at once."""
     if device == "cuda":
         memory = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
-    elif "CUDA_ON_CPU_LIBRARY" in os.environ:
+    elif "CUDA_ON_CPU" in os.environ:
         memory = int(os.environ.get("CUDA_ON_CPU_SHARED_MEMORY", "227")) << 10
     else:
         return False

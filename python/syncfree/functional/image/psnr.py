@@ -38,9 +38,9 @@ def peak_signal_noise_ratio(
 
     One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction.
     The host never waits. Sums are float32 over short runs and float64 above them (all float64 for
-    float64 input), in an order that depends on the shape alone. Tensors are copied first only if
-    they have more than eight dimensions even after neighboring ones that lie evenly in memory were
-    joined.
+    float64, int32 and int64 input), in an order that depends on the shape alone. Tensors are copied
+    first only if they have more than eight dimensions even after neighboring ones that lie evenly
+    in memory were joined.
 
     Both tensors get a gradient if they require one; only they are kept for it. Clamped values get
     none, and neither do identical tensors, whose PSNR is infinite.
