@@ -11,10 +11,13 @@ import time
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from evaluation_cases import METRICS, Data, expected, halve, mse, psnr
 from syncfree.distributed import evaluate, launch
+from syncfree.distributed.channel import Channel, Mailbox
 from syncfree.distributed.environment import available_cores, cores_of_each
+from syncfree.distributed.fleet import Fleet
 from syncfree.distributed.launcher import Launcher
 from syncfree.errors import RankError
 
@@ -97,6 +100,28 @@ def _in_disagreement(fleet, device, folder):
 def test_ranks_that_disagree_are_told(tmp_path):
     launch(_in_disagreement, ["cpu", "cpu"], (tmp_path,))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_store_may_be_gone_with_rank_0(monkeypatch):
+    """A rank that read it after its goodbye lost the evaluation where rank 0 was quicker."""
+    told = []
+    post, read = Mailbox.post, Channel.read
+
+    def posting(self, message):
+        told.append("goodbye" in message)
+        post(self, message)
+
+    def reading(self, name):
+        assert name != "terms" or not any(told)
+        return read(self, name)
+
+    monkeypatch.setattr(Mailbox, "post", posting)
+    monkeypatch.setattr(Channel, "read", reading)
+    fleet = Fleet(dist.HashStore(), 0, 1)
+    evaluate(halve, Data(4), {"mse": mse}, device="cpu", fleet=fleet)
+    assert any(told)
+    monkeypatch.undo()
+    assert Channel(fleet.store, "evaluate/1").read("terms") is None
 
 
 def _fails(fleet, device):

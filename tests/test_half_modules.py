@@ -57,6 +57,43 @@ def test_values_of_many_batches(make: Any, dtype: torch.dtype, device: str) -> N
 
 
 @pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
+def test_values_that_are_there_already(make: Any, device: str) -> None:
+    metric = make().to(device)
+    value, mean = metric(*images(device)), metric.compute()
+    nn.ModuleDict({"metric": metric}).to(torch.bfloat16)
+    assert torch.equal(metric.compute(), mean)
+    assert metric.compute().dtype == torch.float32
+    assert torch.equal(metric._forward_cache, value)
+    assert metric.dtype == torch.float32
+    assert metric.set_dtype(torch.bfloat16).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
+def test_metrics_made_where_the_default_is_half(make: Any, device: str) -> None:
+    """As in Lightning's `configure_model` with `precision="bf16-true"`."""
+    expected = make().to(device)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        metric = make().to(device)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for _ in range(300):
+        expected.update(*images(device))
+        metric.update(*images(device))
+    assert torch.equal(metric.compute(), expected.compute())
+    assert dtypes(metric) == {torch.float32}
+
+
+def test_a_range_that_half_would_round() -> None:
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        metric = image.PeakSignalNoiseRatio((0.1, 0.97))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert metric.data_range == torch.tensor(0.97 - 0.1)
+
+
+@pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
 def test_other_conversions(make: Any, device: str) -> None:
     metric = make().to(device)
     assert dtypes(metric.to(torch.float64)) <= {torch.float64}

@@ -86,6 +86,15 @@ def test_layouts_change_no_bit(layout: Layout, dtype: torch.dtype, device: str) 
         assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True))
 
 
+@pytest.mark.parametrize("target", [torch.int32, torch.int64], ids=str)
+def test_large_integers(target: torch.dtype, device: str) -> None:
+    """Float32 knows no neighbours of 2^25, between which the errors are."""
+    a = torch.full((3, 50), 2.0**25, device=device)
+    b = a.to(target) + torch.arange(-75, 75, device=device).view(3, 50).to(target)
+    (got,) = gradients(lambda x: peak_signal_noise_ratio(x, b, 2.0**26), a)
+    check([got], true_gradients(lambda x: signal_to_noise(x, b.double(), 2.0**26), a))
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (70_000,), (3, 40_000), (2,) * 12], ids=str)
 def test_any_number_of_dimensions(shape: tuple[int, ...], device: str) -> None:
     generator = torch.Generator().manual_seed(2)

@@ -68,6 +68,15 @@ class StatesInPlace(Metric):
     # Whether hidden states, which count errors, can be other than zero.
     _validates = True
 
+    def add_state(self, name: str, default: Any, *args: Any, **kwargs: Any) -> None:
+        """As TorchMetrics', whose constructors leave the dtype of sums to torch's default.
+
+        Where that is half, as in Lightning's `configure_model` with `bf16-true`, they are float32.
+        """
+        if isinstance(default, Tensor) and _is_half(default.dtype):
+            default = default.float() if default.dtype == torch.get_default_dtype() else default
+        super().add_state(name, default, *args, **kwargs)
+
     def _add_hidden_state(self, name: str, default: Tensor) -> None:
         """A sum that is kept as the states are, but that TorchMetrics' class does not have.
 
@@ -208,11 +217,15 @@ class StatesInPlace(Metric):
         There a count ends at 256 or 2048 and sums are rounded. TorchMetrics means to guard against
         it and does not see that of `Module.to(dtype)`.
         """
-        before = [] if self._dtype_convert else [self._defaults.copy(), self.metric_state]
+        own = self.__dict__
+        names = *self._defaults, *_OTHERS_OF_ITS_DTYPE
+        kept = {name: own[name] for name in names if name in own}
+        defaults = self._defaults.copy()
         this = super()._apply(fn, exclude_state)
-        for holder, wide in zip((self._defaults, self.__dict__), before, strict=False):
-            for name, old in wide.items():
-                holder[name] = _not_narrower(old, holder[name])
+        if not self._dtype_convert:
+            for holder, wide in ((self._defaults, defaults), (own, kept)):
+                for name, old in wide.items():
+                    holder[name] = _not_narrower(old, holder[name])
         # They follow to another device, but keep their dtype.
         for name, default in self._hidden_defaults.items():
             device = fn(default).device
@@ -289,11 +302,22 @@ def _device_of(states: dict[str, Any]) -> torch.device | None:
     return next((piece.device for piece in pieces), None)
 
 
+# What TorchMetrics converts with the states: values of `compute` and `forward`, and what
+# `Metric.dtype` says.
+_OTHERS_OF_ITS_DTYPE = "_computed", "_forward_cache", "_dtype"
+
+
+def _is_half(dtype: torch.dtype) -> bool:
+    return dtype in (torch.float16, torch.bfloat16)
+
+
 def _not_narrower(old: Any, new: Any) -> Any:
-    """Of a state or its pieces: the new one, or the old one on its device where it became half."""
-    if isinstance(new, list):
-        return [_not_narrower(*each) for each in zip(old, new, strict=True)]
-    if new.is_floating_point() and new.element_size() < min(4, old.element_size()):
+    """Of a state, its pieces or values: the new one, or the old one where it became half."""
+    if type(new) in (list, tuple):
+        return type(new)(_not_narrower(*each) for each in zip(old, new, strict=True))
+    if isinstance(new, torch.dtype):
+        return old if _is_half(new) else new
+    if isinstance(new, Tensor) and _is_half(new.dtype) and not _is_half(old.dtype):
         return old.to(new.device)
     return new
 

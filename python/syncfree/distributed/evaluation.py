@@ -122,7 +122,7 @@ def evaluate(
     leader = None
     if fleet.rank == 0:
         channel.publish(_TERMS, terms)
-        leader = _Leader(channel, fleet.world, checked, len(metrics), schedule, timeout)
+        leader = _Leader(channel, fleet.world, checked, terms, schedule, timeout)
         leader.start()
     worker = Worker(channel, fleet.rank, fleet.world, timeout)
     try:
@@ -135,7 +135,7 @@ def evaluate(
         )
         worker.ready(own, _name(own), inference.busy)
         for items in worker.rounds():
-            _check_terms(channel, terms)
+            _check_terms(channel.read(_TERMS), terms)
             for item, result in inference.run(items, dataset):
                 worker.settle(item, _outcome(result))
     except RankError:  # nobody leads, so nobody is to be told
@@ -157,7 +157,8 @@ def evaluate(
         raise
     if leader is not None:
         leader.join()
-    _check_terms(channel, terms)  # also where all was done before this rank could begin
+    # Where all was done before this rank could begin. The store may be gone with rank 0 by now.
+    _check_terms(worker.result.get(_TERMS), terms)
     return _result(worker.result, names, list(metrics), strict)
 
 
@@ -169,7 +170,7 @@ class _Leader(threading.Thread):
         channel: Channel,
         world: int,
         costs: Sequence[float],
-        metrics: int,
+        terms: dict[str, Any],
         schedule: Schedule,
         timeout: float,
     ) -> None:
@@ -182,7 +183,9 @@ class _Leader(threading.Thread):
             timeout=timeout,
             checkpoint=self._checkpoint,
         )
-        self._values = [[math.nan] * len(costs) for _ in range(metrics)]
+        self._channel = channel
+        self._terms = terms
+        self._values = [[math.nan] * len(costs) for _ in terms["metrics"]]
         self._failures: dict[int, str] = {}
         self._stopped = False
 
@@ -208,8 +211,11 @@ class _Leader(threading.Thread):
                 "values": self._values,
                 "failures": sorted(failures.items()),
                 "statistics": asdict(self._coordinator.statistics()),
+                _TERMS: self._terms,
             }
         )
+        with suppress(dist.DistError):  # a store may outlive many runs
+            self._channel.forget(_TERMS)
 
     def _take(self, item: int, outcome: Any) -> None:
         if isinstance(outcome, str):
@@ -219,9 +225,8 @@ class _Leader(threading.Thread):
             column[item] = value
 
 
-def _check_terms(channel: Channel, own: dict[str, Any]) -> None:
-    """Raises ValueError unless this rank evaluates what rank 0 does, which has begun."""
-    leading = channel.read(_TERMS)
+def _check_terms(leading: dict[str, Any] | None, own: dict[str, Any]) -> None:
+    """Raises ValueError unless this rank evaluates what rank 0 does, where that is known."""
     if leading not in (None, own):
         raise ValueError(
             "all ranks pass metrics of the same names and data sets of the same length: this one "

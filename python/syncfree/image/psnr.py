@@ -110,6 +110,9 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         # For warnings: the state `data_range` is where the host would have to wait for it.
         self._range, self._interval = given
         self._given_range = self._range
+        if torch.get_default_dtype() in (torch.float16, torch.bfloat16):  # which has rounded it
+            for state in (self._defaults["data_range"], self.data_range):
+                cast(Tensor, state).fill_(self._range)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "clamping_fn":
