@@ -1,5 +1,5 @@
-// As much of the CUDA runtime as csrc/core/device_info.cu and kept_workspace.cu ask for; the
-// programs of their tests answer.
+// As much of the CUDA runtime as csrc/core/device_info.cu, kept_workspace.cu and their users ask
+// for; the programs of their tests answer.
 #pragma once
 
 #include <cstddef>
@@ -28,3 +28,9 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t strea
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream);
+
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone };
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaSetDevice(int device);
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
