@@ -66,6 +66,7 @@ def test_values_that_are_there_already(make: Any, device: str) -> None:
     assert torch.equal(metric._forward_cache, value)
     assert metric.dtype == torch.float32
     assert metric.set_dtype(torch.bfloat16).dtype == torch.bfloat16
+    assert metric.to(torch.float16).dtype == torch.float16  # no narrower than it was
 
 
 @pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)

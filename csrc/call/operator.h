@@ -71,7 +71,7 @@ class WithoutGil {
 };
 
 // What `run` returns, with C++'s exceptions as pybind11 makes them Python's, which torch's own way
-// goes through; torch's macro makes all that are not its own RuntimeErrors.
+// goes through. Torch's macro alone would make a RuntimeError of each that is not torch's own.
 template <class Run>
 PyObject* with_errors(Run&& run) {
   HANDLE_TH_ERRORS

@@ -73,7 +73,7 @@ class StatesInPlace(Metric):
 
         Where that is half, as in Lightning's `configure_model` with `bf16-true`, they are float32.
         """
-        if isinstance(default, Tensor) and _is_half(default.dtype):
+        if isinstance(default, Tensor) and is_half(default.dtype):
             default = default.float() if default.dtype == torch.get_default_dtype() else default
         super().add_state(name, default, *args, **kwargs)
 
@@ -307,7 +307,8 @@ def _device_of(states: dict[str, Any]) -> torch.device | None:
 _OTHERS_OF_ITS_DTYPE = "_computed", "_forward_cache", "_dtype"
 
 
-def _is_half(dtype: torch.dtype) -> bool:
+def is_half(dtype: torch.dtype) -> bool:
+    """Whether sums of many batches do not fit into it."""
     return dtype in (torch.float16, torch.bfloat16)
 
 
@@ -315,10 +316,11 @@ def _not_narrower(old: Any, new: Any) -> Any:
     """Of a state, its pieces or values: the new one, or the old one where it became half."""
     if type(new) in (list, tuple):
         return type(new)(_not_narrower(*each) for each in zip(old, new, strict=True))
+    if isinstance(new, Tensor):
+        became_half = is_half(new.dtype) and not is_half(old.dtype)
+        return old.to(new.device) if became_half else new
     if isinstance(new, torch.dtype):
-        return old if _is_half(new) else new
-    if isinstance(new, Tensor) and _is_half(new.dtype) and not _is_half(old.dtype):
-        return old.to(new.device)
+        return old if is_half(new) and not is_half(old) else new
     return new
 
 

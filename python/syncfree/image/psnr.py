@@ -21,7 +21,7 @@ from syncfree._ops.psnr import psnr, psnr_from_errors, psnr_update, psnr_with_sq
 from syncfree._ops.psnr_backward import PsnrWithGradient
 from syncfree._ops.quick_calls import checking_images
 from syncfree._ops.registry import reduction_code
-from syncfree._states import require_list
+from syncfree._states import is_half, require_list
 from syncfree._torchmetrics import resolve
 from syncfree.functional._arguments import require_summed, require_tensors, text_of
 from syncfree.functional._gradients import refuse_forward_mode, with_gradient
@@ -110,7 +110,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         # For warnings: the state `data_range` is where the host would have to wait for it.
         self._range, self._interval = given
         self._given_range = self._range
-        if torch.get_default_dtype() in (torch.float16, torch.bfloat16):  # which has rounded it
+        if is_half(torch.get_default_dtype()):  # which has rounded it
             for state in (self._defaults["data_range"], self.data_range):
                 cast(Tensor, state).fill_(self._range)
 
