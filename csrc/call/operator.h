@@ -7,6 +7,7 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <vector>
