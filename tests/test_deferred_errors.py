@@ -175,14 +175,16 @@ def test_streams_and_threads_lose_nothing() -> None:
         with lock:
             reported.append(alone + sum(said))
 
+    # They stay until all is done: memory that is let go of goes back to the stream it was made on,
+    # which may write to it while the others still read.
+    pairs = [labels("cuda", *range(10, 11 + seed)) for seed in range(threads)]
+
     def work(seed: int) -> None:
-        pair = labels("cuda", *range(10, 11 + seed))
-        torch.cuda.synchronize()  # they are made on another stream
         with torch.cuda.stream(torch.cuda.Stream()):
             for _ in range(rounds):
                 while True:
                     try:
-                        metric.step(*pair)
+                        metric.step(*pairs[seed])
                         break
                     except RuntimeError as error:  # of an earlier call
                         note(error)
