@@ -1,8 +1,8 @@
-# `make demo` and `make test` set everything up on a fresh machine. A Python that already has torch is used
-# as it is (a GPU machine, possibly without a network) and only what is missing is installed; otherwise a
+# `make demo` and `make test` set everything up on a fresh machine. A Python that already has torch (a GPU
+# machine, possibly without a network) is used as it is, and only missing packages are installed; otherwise a
 # .venv is made. Choose another Python with `make test PYTHON=python3.12`.
 
-# The one place that names the torch to install where there is none.
+# The only place that names the torch to install if there is none.
 TORCH ?= torch==2.13.0
 PYTHON ?= python3
 
@@ -11,8 +11,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: demo test test-gpu sanitize sanitize-cpu gpu-status bench readme-figures lint wheel cuda emulate upstream clean setup fuzz help
 
-# More than 8 processes share a GPU badly. What is left of a slow process's share is stolen, since tests
-# differ a thousandfold.
+# More than 8 processes share a GPU badly. Processes steal tests from slow ones, because the durations of
+# tests differ a thousandfold.
 GPUS := $(words $(shell nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null || true))
 IN_PARALLEL := --numprocesses=auto --maxprocesses=$(shell echo $$(( 8 * ($(GPUS) > 1 ? $(GPUS) : 1) ))) --dist=worksteal
 
@@ -23,7 +23,7 @@ else
   PY := .venv/bin/python
 endif
 
-# Stamps are per interpreter, so that another Python sets itself up anew.
+# Stamps are per interpreter, so that another Python is set up separately.
 STAMPS := .stamps/$(subst /,_,$(shell $(PYTHON) -c 'import sys; print(sys.prefix + "-" + sys.version.split()[0])' 2>/dev/null))
 SOURCES := $(shell find csrc include cmake CMakeLists.txt pyproject.toml -type f 2>/dev/null)
 
@@ -51,7 +51,7 @@ $(STAMPS)/torch: $(if $(filter .venv/bin/python,$(PY)),.venv/bin/python)
 	$(PY) -c 'import torch' 2>/dev/null || $(PY) -m pip install '$(TORCH)'
 	@mkdir -p $(@D) && touch $@
 
-# Installs the groups named only if something of them is missing, so that no network is needed otherwise.
+# Installs a target's requirements only if some are missing, so that otherwise no network is needed.
 $(STAMPS)/needs-%: tools/needs.py pyproject.toml $(STAMPS)/torch
 	$(PY) tools/needs.py $*
 	@mkdir -p $(@D) && touch $@
@@ -72,7 +72,7 @@ test: $(STAMPS)/installed $(STAMPS)/needs-test
 test-gpu: $(STAMPS)/installed $(STAMPS)/needs-test
 	SYNCFREE_REQUIRE_CUDA=1 $(PY) -m pytest $(IN_PARALLEL) --gpu-record=tests/gpu_verified.json $(PYTEST_ARGS)
 
-# Every kernel at few sizes: the sanitizers take a hundred times as long.
+# Every kernel, at few sizes, because the sanitizers take a hundred times as long.
 SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_errors.py \
   $(addprefix tests/test_accuracy_states.py::,test_many_classes test_many_samples) \
   tests/test_ssim_laws_of_large_images.py::test_bits_do_not_depend_on_company_in_a_crowd \
@@ -83,8 +83,8 @@ SANITIZED := tests/test_calls.py::test_cuda_agrees_with_cpu tests/test_accuracy_
 
 SANITIZERS ?= memcheck racecheck
 
-# Without torch's cache of memory, in whose blocks an access past a tensor's end would go unnoticed; but
-# tests of early launches with it, since memory that goes back to the driver waits for the GPU.
+# Without torch's caching allocator, in whose blocks an access past a tensor's end would go unnoticed; but
+# the tests of early launches with it, because returning memory to the driver waits for the GPU.
 sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
 	set -e; for tool in $(SANITIZERS); do \
 	  export SYNCFREE_REQUIRE_CUDA=1; \
@@ -93,8 +93,8 @@ sanitize: $(STAMPS)/installed $(STAMPS)/needs-test
 	  $$sanitized tests/test_early_launches.py $(PYTEST_ARGS); \
 	done
 
-# Of values and arguments; not what starts processes or measures memory. ASan has to be there before
-# Python, and the library with the exceptions that it watches, too.
+# Tests of values and arguments; not those that start processes or measure memory. ASan has to be loaded
+# before Python, and so does the C++ library, whose exceptions it intercepts.
 sanitize-cpu: PYTEST_ARGS ?= -k "not instruction_set" $(wildcard $(addprefix tests/test_,psnr*.py ssim*.py ms_ssim*.py accuracy*.py image_quality*.py gradient*.py losses*.py)) \
   $(addprefix tests/test_,fuzz.py safe_divide.py scale.py presets.py)
 sanitize-cpu: $(STAMPS)/installed $(STAMPS)/needs-test
@@ -106,7 +106,7 @@ sanitize-cpu: $(STAMPS)/installed $(STAMPS)/needs-test
 	  REPLACED_OPS=build/sanitize/libsyncfree_ops_cpu.so PYTHONPATH=tools$${PYTHONPATH:+:$$PYTHONPATH} \
 	  $(PY) -m pytest -p replaced_ops $(IN_PARALLEL) $(PYTEST_ARGS)
 
-# 2,500 drawn inputs for each of the tests that draw them.
+# 2,500 random inputs for each of the tests that draw their inputs.
 fuzz: $(STAMPS)/installed $(STAMPS)/needs-test
 	$(PY) -m pytest $(IN_PARALLEL) -m fuzz --hypothesis-profile=fuzz $(PYTEST_ARGS)
 
@@ -131,8 +131,8 @@ cuda: $(STAMPS)/needs-build
 	  -Dpybind11_DIR=$$($(PY) -m pybind11 --cmakedir)
 	$(PY) -m cmake --build build/cuda --target syncfree_ops_cuda syncfree_core
 
-# A choice of a minute or two: emulated, the whole suite takes hours. What goes through instruction sets
-# in processes of its own tests the CPU kernels.
+# A selection that takes a minute or two: emulated, the whole suite takes hours. The tests of instruction
+# sets are left out, because they run the CPU kernels in processes of their own.
 emulate: PYTEST_ARGS ?= -k "not instruction_set" tests/test_safe_divide.py tests/test_psnr.py tests/test_psnr_from_errors.py tests/test_psnr_gradients.py \
   tests/test_accuracy_ops.py tests/test_ms_ssim.py::test_mixed_dtypes $(addprefix tests/test_gradients.py::test_,value contrast) \
   $(addprefix tests/test_ssim.py::test_,windows mixed_dtypes pixels_far_outside_the_range)

@@ -26,7 +26,7 @@ def bench_rows() -> list[dict]:
 
 @pytest.fixture
 def bench_tables() -> list[str]:
-    """Printed at the end: what a test writes meanwhile is captured."""
+    """Tables to print at the end, because pytest captures the output of tests."""
     return _TABLES
 
 

@@ -1,8 +1,8 @@
-"""What `compute()` costs in several processes: ours beside TorchMetrics', in turn, in one run.
+"""What `compute()` costs in several processes: syncfree beside TorchMetrics, in turn, in one run.
 
 `python benchmarks/distributed_compute.py --processes 2 [--json FILE]` starts the processes itself,
-with NCCL and a GPU each where there are GPUs, else with gloo. Host times are medians of single
-calls; whether a call waits is found behind a spin on the GPU.
+with NCCL and a GPU for each if there are GPUs, otherwise with gloo. Host times are medians of
+single calls; whether a call waits is found out behind a spinning kernel on the GPU.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import torchmetrics
 import syncfree
 
 CALLS = 30
-SPIN_CYCLES = 200_000_000  # 0.1 s: longer than any host call here takes
+SPIN_CYCLES = 200_000_000  # 0.1 s: longer than any call here takes the host
 ON_GPU = torch.cuda.is_available()
 
 
 def metrics(library: Any) -> dict[str, Callable[[], Any]]:
-    """Makers of what is reduced; both libraries have the same classes and arguments."""
+    """Makers of the metrics; both libraries have the same classes and arguments."""
     classification, image = library.classification, library.image
 
     def collection() -> Any:
@@ -66,13 +66,13 @@ def batch(name: str, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def forget_value(metric: Any) -> None:
-    """Or `compute` would return what it has returned before."""
+    """Clears the cached value, which `compute` would return otherwise."""
     for one in metric.values() if isinstance(metric, torch.nn.ModuleDict) else [metric]:
         one._computed = None
 
 
 def host_us(metric: Any) -> float:
-    """Until the call returns, with idle GPUs and processes that begin together."""
+    """The time until the call returns, with idle GPUs and processes that begin together."""
     forget_value(metric)
     dist.barrier()
     if ON_GPU:
@@ -86,7 +86,7 @@ def host_us(metric: Any) -> float:
 
 
 def waits(metric: Any) -> bool | None:
-    """Whether it returns only when what was queued on the GPU before it is done."""
+    """Whether the call returns only after the work queued on the GPU before it is done."""
     if not ON_GPU:
         return None
     forget_value(metric)
@@ -101,7 +101,7 @@ def waits(metric: Any) -> bool | None:
 
 
 def measure(rank: int, world: int, rendezvous: str, file: str) -> None:
-    """One process."""
+    """The measurement in one process; rank 0 writes the rows."""
     device = torch.device("cuda", rank) if ON_GPU else torch.device("cpu")
     if ON_GPU:
         torch.cuda.set_device(device)

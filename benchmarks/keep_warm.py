@@ -1,9 +1,9 @@
 """An experiment: are first calls after a pause faster if the GPU is kept warm in between?
 
 Run it as `python benchmarks/keep_warm.py` on a machine with a GPU. A small network is called after
-idle gaps: with nothing beside it; while a thread puts short spins on a stream of the lowest
-priority; while a thread only asks the driver something, so that the host stays awake and the GPU
-does not; and as a CUDA graph. It prints the times, what each costs, and what follows.
+idle gaps under several conditions: with nothing else running; while a thread launches short spins
+on a stream of the lowest priority; while a thread only queries the driver, which keeps the host
+awake but not the GPU; and as a CUDA graph. It prints the times, their cost, and a conclusion.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from syncfree.benchmarking.gaps import IdleGap, sweep
 from syncfree.timing.nvml import Monitor
 from syncfree.timing.statistics import median_of_known
 
-HELPS = 0.8  # of the time without: what saves less is not worth a thread and the power
-HARMS = 1.03  # back to back, where it must not be felt
+HELPS = 0.8  # of the time without it: saving less is not worth a thread and the power
+HARMS = 1.03  # of the time back to back, which it must not make longer than this
 POWER_SECONDS = 2.0
 
 
 class KeepWarm:
-    """A thread that does something short every so often, inside of a `with` block.
+    """A thread that calls a short function periodically, inside of a `with` block.
 
     Args:
-        step: what it does.
+        step: the function.
         period: seconds between steps.
         prepare: called once, in the thread.
     """
@@ -57,11 +57,11 @@ class KeepWarm:
         self._thread = threading.Thread(target=self._run, name="keep-warm", daemon=True)
 
     def pause(self) -> None:
-        """Do nothing until `resume`."""
+        """Stop calling the function until `resume`."""
         self._runs.clear()
 
     def resume(self) -> None:
-        """Go on."""
+        """Call the function again."""
         self._runs.set()
 
     def __enter__(self) -> KeepWarm:
@@ -95,13 +95,13 @@ class KeepWarm:
 
 
 def bind(device: torch.device) -> None:
-    """Makes the device's context the calling thread's, which `set_device` may leave undone."""
+    """Makes the device's context current in the calling thread, which `set_device` may not do."""
     torch.cuda.set_device(device)
     torch.cuda.synchronize(device)
 
 
 def spinning(device: torch.device, microseconds: float, period: float) -> KeepWarm:
-    """Keeps the GPU at work: a spin every so often, on a stream to which none gives way."""
+    """Keeps the GPU busy with periodic spins, on a stream that has no priority over others."""
     from syncfree import _runtime
 
     stream = torch.cuda.Stream(device, priority=0)  # the lowest there is
@@ -124,10 +124,10 @@ class Run:
     """A sweep over gaps under one condition. Times are microseconds.
 
     Args:
-        condition: what went on beside it.
+        condition: what else ran meanwhile.
         points: first calls after each gap.
-        gpu_share: of the time in which spins kept the GPU busy.
-        watts: power with nothing else going on; None where NVML does not tell.
+        gpu_share: share of the time in which spins kept the GPU busy.
+        watts: power after the sweep, with no calls; None if NVML does not report it.
     """
 
     condition: str
@@ -140,9 +140,9 @@ def decide(baselines: list[Run], warm: Run, host: Run) -> str:
     """Whether keeping the GPU warm is worth it, in words.
 
     Args:
-        baselines: with nothing beside, before and after; their difference is the drift.
-        warm: with spins.
-        host: with a host that stays awake alone.
+        baselines: runs with nothing else, before and after; their difference is the drift.
+        warm: the run with spins.
+        host: the run in which only the host stays awake.
     """
     first, last = ({point.gap: point for point in run.points} for run in baselines)
     spun = {point.gap: point for point in warm.points}
@@ -177,9 +177,9 @@ def decide(baselines: list[Run], warm: Run, host: Run) -> str:
 
 
 def network(device: torch.device | None = None) -> Callable[[], torch.Tensor]:
-    """A call of a small network, which needs less of the GPU than of the host.
+    """A call of a small network, which takes the host longer than the GPU.
 
-    Also for `syncfree bench idle-gap benchmarks/keep_warm.py:network --factory`.
+    Also used by `syncfree bench idle-gap benchmarks/keep_warm.py:network --factory`.
     """
     if device is None:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -218,7 +218,7 @@ def measure(
     keeper: KeepWarm | None = None,
     spin_us: float = 0.0,
 ) -> Run:
-    """The sweep under one condition, and its power afterwards."""
+    """The sweep under one condition, with the power afterwards."""
     gaps = [float(each) for each in arguments.gaps.split(",")]
     begin = time.perf_counter()
     if keeper is None:
@@ -234,7 +234,7 @@ def measure(
 def _swept(
     name: str, call: Callable[[], object], device: torch.device, gaps: list[float], repeats: int
 ) -> Run:
-    # Without NVML beside it, whose questions would keep the driver awake in every condition.
+    # Without NVML readings during the sweep, which would keep the driver awake in every condition.
     found: IdleGap = sweep(
         Work(call, l2="keep"), backend_of(device), gaps=gaps, repeats=repeats, name=name
     )
@@ -249,7 +249,7 @@ def _power(device: torch.device) -> float | None:
 
 
 def table(runs: Mapping[str, Run]) -> str:
-    """Every condition's first calls, one line a gap."""
+    """The first calls under every condition, one line per gap."""
     lines = [
         f"{'condition':34} {'gap s':>6} {'plain us':>9} {'gated us':>9} {'host us':>8} {'MHz':>5}"
     ]
@@ -267,7 +267,7 @@ def table(runs: Mapping[str, Run]) -> str:
 
 
 def main() -> None:
-    """Run all conditions, print what follows, and write the figures where asked to."""
+    """Run all conditions, print the conclusions, and write the figures if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gaps", default="0.1,1,2", help="seconds, with commas between")
     parser.add_argument("--repeats", type=int, default=3)

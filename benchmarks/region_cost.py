@@ -1,11 +1,12 @@
 """What a timed region costs the host: run `python benchmarks/region_cost.py`, on a quiet machine.
 
 A GPU takes some 3 us for the two events of a region, longer than the host takes to record them. So
-regions in an endless loop soon wait for a place in the driver's queue, and read what the GPU takes.
-Here they come in bursts that the queue holds, and the GPU has nothing left to do before each: what
-is measured is the host alone, as in a training step, whose regions have work between their events.
+regions in an endless loop soon wait for a place in the driver's queue, and the GPU's time is
+measured. Here they come in bursts that fit into the queue, and the GPU is drained before each, so
+the host alone is measured, as in a training step, whose regions have work between their events.
 
-Bursts of all contenders take turns, and both streams do: the legacy one and one of torch's pool.
+The bursts of all contenders take turns, and so do two streams: the legacy one and one of torch's
+pool.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ BURSTS = 300
 
 @dataclass(frozen=True)
 class Cost:
-    """Microseconds of the host for one region, or whatever a burst is made of.
+    """Microseconds of the host for one region, or for one of what a contender's burst consists of.
 
     Args:
-        stream: where it was measured.
-        name: of the contender.
-        median_us: of all bursts.
-        least_us: of the quickest burst.
+        stream: the stream's name.
+        name: the contender's name.
+        median_us: the median of all bursts.
+        least_us: the shortest of all bursts.
     """
 
     stream: str
@@ -51,7 +52,7 @@ Enter = Callable[[], AbstractContextManager[object]]
 def costs(
     streams: Mapping[str, Enter], bursts: Mapping[str, Call], drain: Callable[[], None]
 ) -> list[Cost]:
-    """Bursts by turns, on one stream and then the next, behind two of each that do not count."""
+    """Bursts in turn, on one stream and then the next; the first two of each do not count."""
     taken: dict[tuple[str, str], list[float]] = {(s, name): [] for s in streams for name in bursts}
     for turn in range(BURSTS + 2):
         for stream, enter in streams.items():
@@ -67,7 +68,7 @@ def costs(
 
 
 def table(rows: list[Cost]) -> str:
-    """A line for each contender, beside the first of its stream."""
+    """A line for each contender, with the ratio to the first of its stream."""
     first = {row.stream: row for row in reversed(rows)}
     lines = [f"{'stream':>8}  {'':26} {'median us':>10} {'least us':>9} {'over ours':>10}"]
     for row in rows:
@@ -78,13 +79,13 @@ def table(rows: list[Cost]) -> str:
 
 
 def contenders(device: str) -> Mapping[str, Call]:
-    """Those of `make bench`, ours first; clock stamps, with one region in 64, are left out."""
+    """The contenders of `make bench`, syncfree first; without clock stamps (one region in 64)."""
     ((_, make),) = makers(device)
     return make().contenders
 
 
 def measure(device: str) -> list[Cost]:
-    """On both streams of a GPU."""
+    """The costs on both streams of a GPU, or on the CPU."""
     if device == "cpu":
         return costs({"none": nullcontext}, contenders(device), lambda: None)
     streams = {"legacy": torch.cuda.default_stream(), "pool": torch.cuda.Stream()}
@@ -93,7 +94,7 @@ def measure(device: str) -> list[Cost]:
 
 
 def main() -> None:
-    """Print the rows, and write them where asked to."""
+    """Print the rows, and write them if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--json", type=Path)

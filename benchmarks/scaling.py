@@ -1,12 +1,12 @@
 """How work scales over the GPUs of one host: dynamic and fixed shares, computing and decoding.
 
-`python benchmarks/scaling.py restore --counts 1,4 --json FILE` denoises pictures that lie decoded
-in page-locked memory, so that the GPUs limit. With `compare` in place of `restore` it makes PNG
-files of mixed sizes and runs `syncfree compare` over them, so that decoding limits. Each process
-gets its part of the cores, also where it is alone. How much work fills `--seconds` on the first
-count of processes is measured by a short run before. What processes take to start is not part of
-the seconds. Progress goes to stderr, and each row to the file as soon as it is known. `--limit`
-bounds the whole. `--devices cpu` rehearses without a GPU.
+`python benchmarks/scaling.py restore --counts 1,4 --json FILE` denoises decoded pictures in
+page-locked memory, so that the GPUs are the limit. `compare` in place of `restore` makes PNG files
+of mixed sizes and runs `syncfree compare` on them, so that decoding is the limit. Each process gets
+the same share of the cores, even if it is alone. A short run before measures how much work fills
+`--seconds` with the first count of processes. The start of processes is not part of the seconds.
+Progress goes to stderr, and each row to the file as soon as it is known. `--limit` bounds the total
+time. `--devices cpu` rehearses without a GPU.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from restore_images import NoisyPictures, TotalVariation, psnr, ssim
 
 SCHEDULES = {"dynamic": "dynamic", "equal": "equal", "pixels": "cost"}
-ITERATIONS = 200  # of the denoiser, as many as scikit-image's takes at most
-BATCH = 32  # enough for a GPU to be the bottleneck, and little to wait for at the end
-PICTURES = 128  # different ones; the data set goes through them again and again
-TRIAL = 1 / 8  # of `--seconds`: the run that tells how much work fills them
+ITERATIONS = 200  # of the denoiser: the most that scikit-image's takes
+BATCH = 32  # large enough to make the GPU the bottleneck, and little to wait for at the end
+PICTURES = 128  # different pictures, which the data set repeats
+TRIAL = 1 / 8  # of `--seconds`: the length of the short run before
 SIZES = ((256, 256), (384, 512), (512, 768), (720, 1280))  # of the files
 
 Row = dict[str, Any]
 
 
 class Repeated:
-    """A data set that goes through another one until it has this length."""
+    """A data set that repeats another one until it has this length."""
 
     def __init__(self, data: NoisyPictures, length: int) -> None:
         self._data, self._length = data, length
@@ -64,7 +64,7 @@ class Repeated:
 def restore(
     fleet: Fleet, device: str, images: int, given: argparse.Namespace, result: Path
 ) -> None:
-    """One process: denoises and judges with each schedule; rank 0 writes the rows."""
+    """One process: denoises and evaluates with each schedule; rank 0 writes the rows."""
     if device == "cpu":
         torch.set_num_threads(given.cores)
     pictures = NoisyPictures(given.pictures, given.scale, pinned=device != "cpu")
@@ -78,7 +78,8 @@ def restore(
         return evaluate(model, data, {"psnr": psnr, "ssim": ssim}, device=device, costs=costs,
                         batch=BATCH, workers=given.cores, schedule=SCHEDULES[schedule])  # fmt: skip
 
-    # Kernels load and memory is reserved; then a short run tells the speed, to all ranks the same.
+    # First kernels load and memory is reserved; then a short run measures the speed, which is the
+    # same for all ranks.
     some = given.pictures * fleet.world
     judged(some, "dynamic")
     if not images:
@@ -96,7 +97,7 @@ def restore(
 
 
 def _all_go(fleet: Fleet, schedule: str, images: int, given: argparse.Namespace) -> bool:
-    """Whether to run; rank 0 says it, as the clock would not tell all ranks the same."""
+    """Whether to run; rank 0 decides, because the ranks' clocks could disagree."""
     key = f"go/{schedule}"
     if fleet.rank == 0:
         fleet.store.set(key, str(begins(given, fleet.world, schedule, images)))
@@ -104,7 +105,7 @@ def _all_go(fleet: Fleet, schedule: str, images: int, given: argparse.Namespace)
 
 
 def restore_rows(given: argparse.Namespace) -> Iterator[Row]:
-    """Rows of all counts, in processes started for each."""
+    """Rows of all counts, with new processes for each count."""
     devices = local_devices() if given.devices == "cuda" else ["cpu"] * max(given.counts)
     images = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +120,7 @@ def restore_rows(given: argparse.Namespace) -> Iterator[Row]:
 
 
 def make_pair(folder: Path, index: int) -> None:
-    """A smooth picture with grain, and the same with more of it."""
+    """A smooth picture with noise, and the same with more noise."""
     random = np.random.default_rng(index)
     height, width = SIZES[index % len(SIZES)]
     y, x = np.mgrid[:height, :width][..., None]
@@ -131,7 +132,7 @@ def make_pair(folder: Path, index: int) -> None:
 
 
 def make_pictures(folder: Path, given: argparse.Namespace) -> float:
-    """Folders `ref` and `test` of so many pictures; returns the pairs decoded in a second."""
+    """Makes the folders `ref` and `test`; returns how many pairs are decoded per second."""
     for name in ("ref", "test"):
         (folder / name).mkdir()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -149,7 +150,7 @@ def make_pictures(folder: Path, given: argparse.Namespace) -> float:
 
 
 def link_pictures(folder: Path, pictures: int, pairs: int) -> None:
-    """As many pairs, of which all but the first are links to these."""
+    """Extends the folders to `pairs` pairs, with links to the first `pictures` of them."""
     for name in ("ref", "test"):
         for index in range(pictures, pairs):
             link = folder / name / f"again-{index:06}.png"
@@ -158,11 +159,11 @@ def link_pictures(folder: Path, pictures: int, pairs: int) -> None:
 
 
 def compare_rows(given: argparse.Namespace) -> Iterator[Row]:
-    """Rows of all counts, each by a `syncfree compare` of its own."""
+    """Rows of all counts, each from its own run of `syncfree compare`."""
     with tempfile.TemporaryDirectory() as name:
         folder, first = Path(name), given.counts[0]
         decoded = first * make_pictures(folder, given)
-        # Decoding is most of the work, but not all: a run of the real thing tells its speed.
+        # Decoding is most of the work, but not all, so a run of the real command tells its speed.
         pairs = max(given.pictures, round(decoded * given.seconds * TRIAL))
         link_pictures(folder, given.pictures, pairs)
         progress(given, f"{given.pictures} pairs made; a run of {pairs} tells the speed")
@@ -177,7 +178,7 @@ def compare_rows(given: argparse.Namespace) -> Iterator[Row]:
 
 
 def _compared(folder: Path, count: int, schedule: str, given: argparse.Namespace) -> dict[str, Any]:
-    """What `syncfree compare` reports of its processes."""
+    """What `syncfree compare` reports about its processes."""
     gpus = str(count) if given.devices == "cuda" else f"cpu:{count}"
     subprocess.run(
         [sys.executable, "-m", "syncfree", "compare", folder / "ref", folder / "test",
@@ -190,12 +191,12 @@ def _compared(folder: Path, count: int, schedule: str, given: argparse.Namespace
 
 
 def progress(given: argparse.Namespace, text: str) -> None:
-    """A line on stderr, with the seconds since the beginning."""
+    """Prints a line to stderr, with the seconds since the beginning."""
     print(f"{time.time() - given.begin:6.1f} s  {text}", file=sys.stderr, flush=True)
 
 
 def begins(given: argparse.Namespace, count: int, schedule: str, images: int) -> bool:
-    """Whether a run can end within the limit, and a line that it begins or why it does not."""
+    """Whether a run can end within the limit; prints that it begins, or that it is left out."""
     seconds = given.seconds * given.counts[0] / count
     what = f"{count} {'process' if count == 1 else 'processes'}, {schedule}"
     late = time.time() - given.begin + seconds > given.limit
@@ -207,7 +208,7 @@ def begins(given: argparse.Namespace, count: int, schedule: str, images: int) ->
 
 
 def _schedules(given: argparse.Namespace, world: int) -> list[str]:
-    """One process has nothing to share."""
+    """The schedules to run: one process has nothing to share, so it needs only one."""
     return given.schedules if world > 1 else ["dynamic"]
 
 

@@ -1,4 +1,4 @@
-"""The plot of `scaling.py`: what more processes gain, and what each of them did."""
+"""The plot of `scaling.py`: what more processes gain, and how busy each of them was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def draw(facts: dict[str, Any], path: Path) -> None:
-    """Images per second against processes, and what each of the most processes did."""
+    """Plots images per second against processes, and busy times for the largest count."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -16,7 +16,7 @@ def draw(facts: dict[str, Any], path: Path) -> None:
     first = rows[0]["images_per_second"] / rows[0]["processes"]
     left.plot(counts, [first * count for count in counts], "--", color="gray", label="ideal")
     for schedule in dict.fromkeys(row["schedule"] for row in rows):
-        # One process is the beginning of each line.
+        # Each line begins with the row of one process.
         drawn = [row for row in rows if row["schedule"] == schedule or row is rows[0]]
         rates = [row["images_per_second"] for row in drawn]
         left.plot([row["processes"] for row in drawn], rates, "o-", label=schedule)

@@ -1,7 +1,7 @@
-"""Simulates how work over 1 to 1024 ranks is handed out: dynamic and static against the bound.
+"""Simulates schedules of work on 1 to 1024 ranks: dynamic and static, compared with the bound.
 
-Run it as `python benchmarks/scheduler_sim.py`; no GPU and no torch are needed. Times are simulated,
-so that every run prints the same figures.
+Run it as `python benchmarks/scheduler_sim.py`; it needs neither a GPU nor torch. Times are
+simulated, so every run prints the same figures.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from syncfree.distributed.policy import ChunkSizes, Cursor, cost_shares, equal_shares, order_by_cost
 
 ITEMS_PER_RANK = 200
-CLAIM_SECONDS = 1e-3  # store calls of one claim between hosts, pessimistic
+CLAIM_SECONDS = 1e-3  # a pessimistic time for one claim's calls of a store on another host
 MEAN_SECONDS = 0.01  # of one item on a rank of speed 1
-DECODED_AHEAD = 6  # items that a rank has claimed before the one that it measures
+DECODED_AHEAD = 6  # items that a rank has claimed beyond the one that it measures
 
 
 def heavy_tailed(count: int, rng: random.Random) -> list[float]:
@@ -37,14 +37,14 @@ FLEETS: dict[str, Callable[[int, random.Random], list[float]]] = {
 
 
 def bound(costs: Sequence[float], speeds: Sequence[float]) -> float:
-    """No schedule ends sooner: all ranks busy to the end, or the longest item on the fastest."""
+    """The least possible time: all ranks busy to the end, or the longest item on the fastest."""
     return max(sum(costs) / sum(speeds), max(costs) / max(speeds))
 
 
 def fixed(
     shares: Sequence[Sequence[int]], costs: Sequence[float], speeds: Sequence[float]
 ) -> float:
-    """End of the last rank when each has its share from the start."""
+    """When the last rank ends if each has its share from the start."""
     return max(
         sum(costs[item] for item in share) / speed
         for share, speed in zip(shares, speeds, strict=True)
@@ -57,21 +57,21 @@ def dynamic(
     speeds: Sequence[float],
     divisor: float,
 ) -> tuple[float, float]:
-    """End of the last rank, and claims per rank, with chunks of the measured speed.
+    """When the last rank ends, and claims per rank, with chunks by measured speed.
 
     Args:
         costs: seconds of the items on a rank of speed 1.
-        estimates: what the policy believes them to be.
-        speeds: of the ranks.
+        estimates: the costs that the policy assumes.
+        speeds: the ranks' speeds.
         divisor: see `ChunkSizes`.
     """
     order = order_by_cost(estimates)
     world, count = len(speeds), len(costs)
     sizes = ChunkSizes([estimates[item] for item in order], world, divisor)
     taken, claims, end = Cursor(0, 0), 0, 0.0
-    done = [0.0] * world  # estimated cost behind each rank
-    measured = [0.0] * world
-    total, known = 0.0, 0  # of the measured speeds
+    done = [0.0] * world  # estimated cost of the items that each rank has done
+    measured = [0.0] * world  # speeds
+    total, known = 0.0, 0  # sum and number of the measured speeds
     queues: list[deque[int]] = [deque() for _ in speeds]
     ready = [(0.0, rank) for rank in range(world)]  # when a rank claims or measures next
     while ready:
@@ -102,7 +102,7 @@ def dynamic(
 
 
 def simulate(world: int, fleet: str, divisors: Sequence[float], noise: float) -> dict[str, object]:
-    """Efficiencies, the bound over the simulated time, of every way to divide the same work."""
+    """The efficiency (bound over simulated time) of every way to divide the same work."""
     rng = random.Random(world)
     costs = heavy_tailed(world * ITEMS_PER_RANK, rng)
     estimates = [cost * rng.lognormvariate(0, noise) for cost in costs]
@@ -123,7 +123,7 @@ def simulate(world: int, fleet: str, divisors: Sequence[float], noise: float) ->
 
 
 def main() -> None:
-    """Print the table, and write it where asked to."""
+    """Print the table, and write it if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 32, 128, 1024])
     parser.add_argument("--divisors", type=float, nargs="+", default=[1, 2, 4, 8])

@@ -1,9 +1,10 @@
-"""What an open region of tier 3 costs calls of a program: `make bench` prints it.
+"""What an open region of tier 3 adds to the calls of a program: `make bench` prints it.
 
-Driver calls are heard through CUPTI and operators through torch; each part is measured by itself.
+Driver calls are observed through CUPTI and operators through torch; each part is measured
+separately.
 
-Measured in a process of its own: torch.profiler, with which other benchmarks count launches, sees
-no GPU events after tier 3 has listened.
+It runs in a process of its own, because torch.profiler, with which other benchmarks count launches,
+sees no GPU events after tier 3 was used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Costs = dict[str, dict[str, float]]
 
 
 def host_time(call: Callable[[], object], calls: int, rounds: int = 7) -> float:
-    """Microseconds of host time a call, back to back, best of several rounds."""
+    """Microseconds of host time per call, back to back, the best of several rounds."""
     best = float("inf")
     for _ in range(rounds):
         if torch.cuda.is_available():
@@ -41,9 +42,9 @@ def host_time(call: Callable[[], object], calls: int, rounds: int = 7) -> float:
 def measured(
     calls: Calls, listening: dict[str, Callable[[], AbstractContextManager[object]]]
 ) -> Costs:
-    """Microseconds of host time a call, by call and by who listens."""
+    """Microseconds of host time per call, by the call and by what listens."""
     costs: Costs = {name: {} for name in calls}
-    # In turn, so that a clock that changes meanwhile is in all.
+    # In turn, so that a change of the clock affects all.
     for _ in range(3):
         for name, call in calls.items():
             for who, listen in listening.items():

@@ -1,7 +1,7 @@
-"""Our figures beside every peer's, as tests of pytest-benchmark: `make bench`.
+"""Figures of syncfree beside every peer's, as tests of pytest-benchmark: `make bench`.
 
-The workloads and their measurement are the package's own (`syncfree bench`). Here each contender is
-a line in pytest-benchmark's tables, grouped by workload, so that runs can be saved and compared.
+The workloads and their measurement are those of `syncfree bench`. Here each contender is a line in
+pytest-benchmark's tables, grouped by workload, so that runs can be saved and compared.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def test_workload(
 
 @pytest.mark.parametrize("make", [m for _, m in CLASSES], ids=[n for n, _ in CLASSES])
 def test_launches(make: Callable[[], Workload], bench_rows: list[dict]) -> None:
-    """Stands behind all that is timed: the profiler that counts makes launches slower."""
+    """Runs after everything that is timed, because the profiler makes launches slower."""
     workload = make()
     count_workload(workload, [row for row in bench_rows if row["workload"] == workload.name])

@@ -1,10 +1,10 @@
-"""How far the event timer is from CUPTI: run `python benchmarks/timer_accuracy.py` beside a GPU.
+"""How far the event timer is from CUPTI: run `python benchmarks/timer_accuracy.py` with a GPU.
 
-Kernels that spin for 2 us to 10 ms are timed by a region each, behind a gate, so that no launch is
-in the time. CUPTI gives their times on the GPU itself, by `torch.profiler`. A region may differ by
-2 us or by 2 %, whichever is more. Beside them stands what two events take by themselves, which the
-timer takes off, and what a region reads with nothing in it, outside of a CUDA graph and as part of
-one, where nothing is taken off.
+Kernels that spin for 2 us to 10 ms are timed by a region each, behind a gate, so that the time
+contains no launch. CUPTI measures them on the GPU itself, through `torch.profiler`. A region may
+differ by 2 us or by 2 %, whichever is more. It also prints the time of two events by themselves,
+which the timer subtracts, and the time of an empty region, outside of a CUDA graph and inside of
+one, where nothing is subtracted.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Row:
 
     Args:
         kernel_us: median by CUPTI.
-        region_us: median of the regions around them.
-        worst_us: the region that is farthest from its kernel; negative if it is shorter.
+        region_us: median of the regions around the kernels.
+        worst_us: largest difference of a region from its kernel; negative if it is shorter.
         beyond: how many regions differ by more than is allowed.
-        n: how many there are.
+        n: the number of regions.
     """
 
     kernel_us: float
@@ -44,10 +44,10 @@ class Row:
 
 
 def compared(regions: Sequence[float], kernels: Sequence[float]) -> Row:
-    """Regions beside the kernels in them.
+    """Compares regions with the kernels in them.
 
     Raises:
-        ValueError: There are not as many of the one as of the other.
+        ValueError: The numbers of regions and kernels differ.
     """
     off = [region - kernel for region, kernel in zip(regions, kernels, strict=True)]
     allowed = [max(2.0, 0.02 * kernel) for kernel in kernels]
@@ -62,12 +62,12 @@ def compared(regions: Sequence[float], kernels: Sequence[float]) -> Row:
 
 @dataclass(frozen=True)
 class Empty:
-    """What is measured where there is no work. Times are microseconds.
+    """What is measured without work. Times are microseconds.
 
     Args:
-        bracket_us: what the timer takes off; None if it could not measure it.
-        region_us: median of regions with nothing in them.
-        captured_us: median of the same as part of a CUDA graph.
+        bracket_us: the time that the timer subtracts; None if it could not be measured.
+        region_us: median of empty regions.
+        captured_us: median of empty regions in a CUDA graph.
     """
 
     bracket_us: float | None
@@ -95,7 +95,7 @@ def table(rows: Sequence[Row], empty: Empty) -> str:
 
 
 def measure() -> tuple[list[Row], Empty]:
-    """The rows, and what regions without work take."""
+    """The rows, and the times of empty regions."""
     import syncfree
     from syncfree import _runtime
 
@@ -125,7 +125,7 @@ def measure() -> tuple[list[Row], Empty]:
         for event in profile.events()
         if event.device_type == torch.autograd.DeviceType.CUDA and "syncfree_spin" in event.name
     )
-    kernels = [us for _, us in spins[1::2]]  # before each stands its gate
+    kernels = [us for _, us in spins[1::2]]  # each comes after its gate
     if not len(spins) / 2 == len(kernels) == len(regions) == len(SPINS_US) * REPEATS:
         raise RuntimeError(f"{len(regions)} regions, but CUPTI saw {len(spins)} of their kernels")
     rows = [
@@ -138,7 +138,7 @@ def measure() -> tuple[list[Row], Empty]:
 
 
 def captured_empty_us() -> float:
-    """A region with nothing in it, behind a spin in the same graph."""
+    """The time of an empty region, behind a spin in the same graph."""
     import syncfree
     from syncfree import _runtime
 
@@ -159,7 +159,7 @@ def captured_empty_us() -> float:
 
 
 def main() -> None:
-    """Print the rows, and write them where asked to."""
+    """Print the rows, and write them if requested."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,5 +1,5 @@
 # What `syncfree info` says about the build.
-# A tree with changes that no commit has says so: figures are taken with the sources that were built.
+# The revision says if the tree has uncommitted changes: figures belong to the sources that were built.
 execute_process(
   COMMAND git describe --always --abbrev=12 --exclude=* --dirty=+changes
   WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"

@@ -1,4 +1,4 @@
-# Quicker calls of our operators from Python, and nodes of autograd's graph, through the C++ interfaces of
+# Faster calls of our operators from Python, and nodes of autograd's graph, through the C++ interfaces of
 # torch and Python (csrc/call).
 include(TorchInterface)
 
@@ -10,7 +10,7 @@ check_torch_source(SYNCFREE_CALL_COMPILES "${call_sources}" "calls take the host
 
 if(SYNCFREE_CALL_COMPILES)
   Python_add_library(syncfree_call MODULE WITH_SOABI ${call_sources})
-  # As one file: torch's headers take ten seconds in each.
+  # As one translation unit, because torch's headers take ten seconds in each.
   set_target_properties(syncfree_call PROPERTIES PREFIX "" OUTPUT_NAME "syncfree_call-${SYNCFREE_TORCH_MINOR}"
     UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
   target_include_directories(syncfree_call SYSTEM PRIVATE "${TORCH_DIR}/include")

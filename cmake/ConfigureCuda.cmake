@@ -1,10 +1,10 @@
 # Whether the CUDA library is built, for which GPUs, and against what.
 #
-# AUTO follows the installed torch, so that a CPU user never waits for nvcc, and does without where there is
-# neither nvcc nor a GPU; without the Python package it follows the compiler. ON works against a CPU build of
-# torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
+# AUTO follows the installed torch, so that a CPU user never waits for nvcc, and builds only the CPU library if
+# there is neither nvcc nor a GPU; without the Python package it follows the compiler. ON works against a CPU
+# build of torch too: the kernels need only the toolkit, and the op library records libtorch_cuda.so by name.
 #
-# Code for 8.0 runs on 8.6 and 8.9 too, that for 10.0 on 10.3; PTX of the last serves what comes after.
+# Code for 8.0 runs on 8.6 and 8.9 too, that for 10.0 on 10.3; the PTX of the last is for later GPUs.
 set(SYNCFREE_ALL_ARCHITECTURES 75-real 80-real 90-real 100-real 120)
 
 include(CheckLanguage)
@@ -21,7 +21,7 @@ if(SYNCFREE_CUDA STREQUAL "ON" OR (SYNCFREE_CUDA STREQUAL "AUTO"
     AND (NOT TORCH_CUDA_VERSION STREQUAL "none" OR (NOT SYNCFREE_PYTHON AND CMAKE_CUDA_COMPILER))))
   set(SYNCFREE_BUILD_CUDA ON)
   if(SYNCFREE_CUDA STREQUAL "AUTO" AND SYNCFREE_FOUND_GPUS STREQUAL "none")
-    # PyPI's torch is one for CUDA, also for machines that have nothing of it.
+    # PyPI's torch is a build for CUDA, also on machines without CUDA.
     check_language(CUDA)
     if(NOT CMAKE_CUDA_COMPILER)
       message(WARNING "syncfree: torch ${TORCH_VERSION} is built for CUDA, but this machine has neither nvcc nor "
@@ -71,8 +71,9 @@ if(SYNCFREE_BUILD_CUDA)
     endif()
     set(torch_cuda_file "${TORCH_DIR}/lib/libtorch_cuda.so")
   elseif(SYNCFREE_PYTHON)
-    # A CPU torch has no libtorch_cuda.so, but the library must name it, or its symbols are not looked up
-    # there when a CUDA torch loads it: link an empty library of that name, which is not installed.
+    # A CPU torch has no libtorch_cuda.so, but our library must name it as a dependency: otherwise its symbols
+    # are not looked up there when a CUDA torch loads it. So link an empty library of that name, which is not
+    # installed.
     file(WRITE "${CMAKE_BINARY_DIR}/torch_cuda_stub.cpp" "")
     add_library(torch_cuda_stub SHARED "${CMAKE_BINARY_DIR}/torch_cuda_stub.cpp")
     set_target_properties(torch_cuda_stub PROPERTIES LIBRARY_OUTPUT_NAME torch_cuda)

@@ -1,8 +1,8 @@
 # libsyncfree_core: the kernels behind a C interface, for C++ programs. find_package(syncfree) finds it.
 #
-# Shared, since it exports C symbols alone: the program's compiler, standard library and CUDA runtime may be
-# others than ours. The soname carries the version that promises one interface, and the file bears it itself:
-# wheels hold no symbolic links.
+# It can be shared because it exports only C symbols: the program's compiler, standard library and CUDA runtime
+# may differ from ours. The soname has the version of the interface, and so has the file's own name, because
+# wheels contain no symbolic links.
 file(STRINGS pyproject.toml version_line REGEX "^version = ")
 string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" SYNCFREE_VERSION "${version_line}")
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" SYNCFREE_INTERFACE_VERSION "${SYNCFREE_VERSION}")
@@ -31,7 +31,7 @@ configure_package_config_file(cmake/syncfreeConfig.cmake.in "${generated}/syncfr
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file("${generated}/syncfreeConfigVersion.cmake"
   VERSION ${SYNCFREE_VERSION} COMPATIBILITY SameMinorVersion)
-# `-lsyncfree_core` looks for the name without a version: in a wheel, a line for the linker stands for the link.
+# `-lsyncfree_core` looks for the name without a version: in a wheel, a linker script replaces the symbolic link.
 if(SYNCFREE_PYTHON)
   set(namelink NAMELINK_SKIP)
   file(CONFIGURE OUTPUT "${generated}/libsyncfree_core.so"

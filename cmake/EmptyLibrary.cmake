@@ -1,4 +1,4 @@
-# Fresh tensors on CUDA for our ops, through torch's C++ interface (csrc/empty).
+# Allocation of CUDA tensors for our ops, through torch's C++ interface (csrc/empty).
 include(TorchInterface)
 
 set(empty_source "${CMAKE_CURRENT_SOURCE_DIR}/csrc/empty/empty.cpp")

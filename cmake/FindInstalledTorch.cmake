@@ -1,8 +1,8 @@
-# The torch that the user has, found by asking their Python.
+# Finds the user's torch by asking their Python.
 #
 # pip isolates a build with PYTHONPATH, not with another interpreter, so an interpreter started without
 # those variables still sees the user's packages and plain `pip install .` works. The stable ABI makes it
-# safe to compile against whatever version that is, from SYNCFREE_MINIMUM_TORCH on.
+# safe to compile against any version from SYNCFREE_MINIMUM_TORCH on.
 set(SYNCFREE_MINIMUM_TORCH 2.11)
 
 execute_process(
@@ -11,7 +11,7 @@ execute_process(
   OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE
   RESULT_VARIABLE failed)
 if(failed)
-  # Another isolation (uv's) hides torch from that interpreter; without isolation this one has it.
+  # Other isolation (uv's) hides torch from that interpreter; without isolation, this interpreter sees it.
   execute_process(
     COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/find_torch.py
     OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE

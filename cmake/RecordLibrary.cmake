@@ -1,4 +1,4 @@
-# Names of torch's operators for the sync detector, through torch's C++ interface (csrc/record).
+# Reports torch's operators to the sync detector, through torch's C++ interface (csrc/record).
 include(TorchInterface)
 
 set(record_source "${CMAKE_CURRENT_SOURCE_DIR}/csrc/record/record.cpp")

@@ -1,9 +1,9 @@
-# Parts that need torch's C++ interface, which is kept within one minor version, where all others keep to the
-# stable ABI.
+# For parts that need torch's C++ interface, which is compatible within one minor version, while all others use
+# the stable ABI.
 #
-# Such a part is built where it compiles and left out with a warning where a later torch has changed that
-# interface: syncfree must not become uninstallable for the sake of it. Its file's name says for which torch it
-# is, so that those for several may lie side by side.
+# Such a part is built if it compiles, and left out with a warning if a later torch has changed that interface:
+# it must not make syncfree uninstallable. The file's name contains the torch version, so that files for several
+# versions can be side by side.
 string(REGEX REPLACE "^([0-9]+\\.[0-9]+)\\.[0-9]+(\\+.*)?$" "\\1" SYNCFREE_TORCH_MINOR "${TORCH_VERSION}")
 
 # check_torch_source(<result> <sources> <loss> [<include directory>...]): whether the sources compile with

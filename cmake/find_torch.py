@@ -12,7 +12,7 @@ import sys
 
 
 def compute_capabilities() -> list[str]:
-    """Of this machine's GPUs, such as 90."""
+    """The compute capabilities of this machine's GPUs, such as 90."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]

@@ -18,12 +18,12 @@ from typing import Any
 from PIL import Image
 from skimage import data
 
-# Only pictures that lie in the scikit-image package itself; others would be fetched on first use.
+# Only pictures that the scikit-image package contains; others would be downloaded on first use.
 PHOTOGRAPHS = ("astronaut", "camera", "chelsea", "coffee", "hubble_deep_field", "moon", "rocket")
 
 
 def write_photographs(folder: Path, count: int) -> Path:
-    """Write the photographs as PNG, which loses nothing."""
+    """Write the photographs as PNG, which is lossless."""
     references = folder / "original"
     references.mkdir(parents=True, exist_ok=True)
     for name in PHOTOGRAPHS[:count]:
@@ -32,7 +32,7 @@ def write_photographs(folder: Path, count: int) -> Path:
 
 
 def write_jpegs(references: Path, folder: Path, quality: int) -> Path:
-    """Write a JPEG copy of each reference, all of one quality (1 to 95)."""
+    """Write a JPEG copy of each reference, all with the same quality (1 to 95)."""
     copies = folder / f"jpeg-{quality}"
     copies.mkdir(parents=True, exist_ok=True)
     for path in sorted(references.glob("*.png")):
@@ -52,7 +52,7 @@ def compare(references: Path, copies: Path, device: str) -> dict[str, Any]:
 
 
 def print_closing(summaries: dict[int, dict[str, Any]]) -> None:
-    """Print how the metrics follow the JPEG quality."""
+    """Print how the metrics depend on the JPEG quality."""
     print("\nJPEG quality   mean PSNR (dB)   mean SSIM")
     for quality, summary in summaries.items():
         psnr, ssim = (summary["metrics"][name]["mean"] for name in ("psnr", "ssim"))
@@ -76,7 +76,7 @@ def run(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the command line and run in a temporary folder, or in one to keep."""
+    """Read the command line and run in a temporary folder, or in the one to keep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the images here")
     parser.add_argument("--quality", type=int, nargs="+", default=[90, 50, 10])

@@ -2,7 +2,7 @@
 
     syncfree syncs examples/hidden_waits.py
 
-Needs torchmetrics. Without a GPU it runs as well, in the detector, which shows what a GPU would do.
+It needs torchmetrics. The detector runs it without a GPU too, and shows what a GPU would do.
 """
 
 import torch

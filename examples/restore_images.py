@@ -1,4 +1,4 @@
-"""Denoises images on 1 to N devices, judges the results, and reports the speed-up.
+"""Denoises images on 1 to N devices, measures the results' quality, and reports the speed-up.
 
 Run it as `python examples/restore_images.py --devices cpu --counts 1,2`, or on GPUs with
 `--counts 1,2,4,8`. Images of mixed sizes go to whichever device is free.
@@ -22,11 +22,11 @@ NOISE = 0.1
 
 
 class TotalVariation(nn.Module):
-    """Denoising by least total variation, with the dual iteration of Chambolle (2004).
+    """Denoising by minimal total variation, with the dual iteration of Chambolle (2004).
 
     Args:
         weight: strength; about twice the standard deviation of the noise.
-        iterations: of the dual, each of them two gradients and two divergences.
+        iterations: number of dual iterations, each with two differences and a divergence.
     """
 
     def __init__(self, weight: float = 2 * NOISE, iterations: int = 40) -> None:
@@ -60,15 +60,15 @@ class NoisyPictures:
 
     Args:
         length: number of pairs.
-        scale: of their sides.
-        pinned: page-locked, from which a GPU copies without a wait.
+        scale: factor for the sides of the pictures.
+        pinned: whether the memory is page-locked, so that a copy to the GPU makes nobody wait.
     """
 
     def __init__(self, length: int, scale: float, pinned: bool) -> None:
         random = torch.Generator().manual_seed(0)
         self._pairs = []
-        # Thousands of small operations. Threads that meet after each of them, and in all processes
-        # at once, take many times as long as one thread.
+        # Thousands of small operations: threads that synchronize after each of them, in all
+        # processes at once, would take many times as long as one thread.
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         for index in range(length):
@@ -97,24 +97,24 @@ def _picture(height: int, width: int, seed: int) -> Tensor:
 
 
 def psnr(preds: Tensor, target: Tensor) -> Tensor:
-    """In dB, one value an image."""
+    """PSNR in dB, one value per image."""
     return peak_signal_noise_ratio(preds, target, data_range=1.0, reduction="none", dim=(1, 2, 3))
 
 
 def ssim(preds: Tensor, target: Tensor) -> Tensor:
-    """One value an image."""
+    """SSIM, one value per image."""
     return structural_similarity_index_measure(preds, target, data_range=1.0, reduction="none")
 
 
 def restore(
     fleet: Fleet, device: str, images: int, scale: float, schedule: str, result: Path
 ) -> None:
-    """One process: its part of the images; rank 0 writes what was found."""
+    """One process: restores its part of the images; rank 0 writes the results."""
     data = NoisyPictures(images, scale, pinned=device != "cpu")
     costs = [clean[0].numel() for _, clean in data]
     model = TotalVariation().eval().to(device)
     metrics = {"psnr": psnr, "ssim": ssim}
-    # Kernels load and memory is reserved at the first batch, which is not what is measured.
+    # At the first batch kernels load and memory is reserved, which is not to be measured.
     first = [data[index] for index in range(min(len(data), 8 * fleet.world))]
     evaluate(model, first, metrics, device=device)
     found = evaluate(model, data, metrics, device=device, costs=costs, schedule=schedule)

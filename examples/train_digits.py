@@ -42,7 +42,7 @@ def make_net() -> nn.Module:
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Share of right answers, as a tensor on the device: nothing waits for it."""
+    """Share of correct answers, as a tensor on the device: nothing waits for it."""
     return multiclass_accuracy(logits, labels, num_classes=CLASSES, average="micro")
 
 
@@ -58,7 +58,7 @@ def train_epoch(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        # Stays on the device. `.item()` here would make the host wait for the GPU at every step.
+        # It stays on the device: `.item()` here would make the host wait for the GPU at every step.
         steps.append(accuracy(logits.detach(), labels[batch]))
     return torch.stack(steps)
 

@@ -1,4 +1,4 @@
-"""The committed result files as Markdown tables, in README.md's and docs/figures.md's words."""
+"""The committed result files as Markdown tables, for README.md and docs/figures.md."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ def time_text(us: float) -> str:
 
 
 def host_us(row: dict) -> float:
-    """Of a call back to back; of a single one where that is all that was measured."""
+    """The host time of a call back to back, or of a single one if that is all there is."""
     looped = row.get("loop_host_us")
     return row["host_us"] if looped is None else looped
 
 
 def host_text(row: dict) -> str:
-    """With a mark where it is not of a loop."""
-    # Files from before there was `loop_host_us` hold a loop's figure as `host_us`.
+    """The host time, marked if it is that of a single call."""
+    # Files from before `loop_host_us` existed have a loop's figure in `host_us`.
     single = row["device"] == "cuda" and row.get("loop_host_us", 0) is None
     return time_text(host_us(row)) + (SINGLE if single else "")
 
 
 def with_legend(lines: list[str]) -> list[str]:
-    """The tables' lines, and what their host times are."""
+    """The lines of the tables, and a legend for their host times."""
     text = "\n".join(lines)
     legend = [about for mark, about in ((HOST, ABOUT_HOST), (SINGLE, ABOUT_SINGLE)) if mark in text]
     return [*lines, "", " ".join(legend)] if legend else lines
 
 
 def work_name(row: dict) -> str:
-    """The workload's, with the function where several of ours do it."""
+    """The workload's name, with the function if several of syncfree's do it."""
     _, _, function = row["contender"].partition("syncfree ")
     return row["workload"] + (f": `{function}`" if function else "")
 
 
 def ratio_text(row: dict | None, ours: dict | None = None) -> str:
-    """A contender's time over ours, or over that of another way of ours."""
+    """A contender's time over syncfree's, or over that of another function of syncfree."""
     if row is None:
         return "-"
     return f"{row['times_ours'] / (ours['times_ours'] if ours else 1.0):.1f}x"
@@ -63,8 +63,8 @@ def table(path: Path, results: str = "benchmarks/results", only: Collection[str]
 
     Args:
         path: The file.
-        results: Where the page that shows them finds the folder of result files.
-        only: The workloads to show; all if there are none.
+        results: The path from the page to the folder of result files.
+        only: The workloads to show; all if it is empty.
     """
     facts = json.loads(path.read_text())
     hardware, versions = facts["hardware"], facts["versions"]
@@ -74,7 +74,7 @@ def table(path: Path, results: str = "benchmarks/results", only: Collection[str]
         f"**{where}**, torch {versions['torch']}, torchmetrics {versions['torchmetrics']}, "
         f"{facts['date']} ([{path.name}]({results}/{path.name}))",
         "",
-        # A CPU's caches hold the inputs, and its host time is its time.
+        # On a CPU the caches hold the inputs, and the host time is the time.
         f"| work | syncfree {f'| share of read floor | {HOST} ' if gpu else ''}"
         "| best peer | peer / ours | torchmetrics / ours |",
         "|---" * (7 if gpu else 5) + "|",
@@ -83,7 +83,7 @@ def table(path: Path, results: str = "benchmarks/results", only: Collection[str]
     for row in facts["rows"]:
         if only and row["workload"] not in only:
             continue
-        if not row["workload"].startswith("scaling: "):  # has a plot of its own
+        if not row["workload"].startswith("scaling: "):  # these have a plot of their own
             by_workload.setdefault(row["workload"], []).append(row)
     layouts = {name: by_workload.pop(name) for name in list(by_workload) if "layouts: " in name}
     steps = {name: rows for name, rows in by_workload.items() if "launches" in rows[0]}
@@ -111,7 +111,7 @@ def table(path: Path, results: str = "benchmarks/results", only: Collection[str]
 
 
 def region_table(regions: dict[str, list[dict]]) -> list[str]:
-    """What timing a region costs the host; the events cost the GPU the same, whoever records."""
+    """What timing a region costs the host; the events cost the GPU the same with every timer."""
     lines = []
     for name, rows in regions.items():
         heads = ["to time a region", *(row["contender"] for row in rows)]
@@ -123,7 +123,7 @@ def region_table(regions: dict[str, list[dict]]) -> list[str]:
 
 
 def loop_table(loops: dict[str, list[dict]]) -> list[str]:
-    """What evaluation adds to a loop that does something else."""
+    """What metrics add to a restoration loop."""
     if not loops:
         return []
     keys = ("syncfree no metrics", "syncfree", "syncfree side stream", "torchmetrics")
@@ -138,13 +138,13 @@ def loop_table(loops: dict[str, list[dict]]) -> list[str]:
 
 
 def whole_us(row: dict) -> float:
-    """A call until all is done: among calls back to back, as a program runs."""
+    """The time of a call until all is done, back to back if known, as in a program."""
     looped = row.get("loop_us")
     return row["device_us"] if looped is None else looped
 
 
 def added_text(row: dict | None, bare: dict) -> str:
-    """What a contender takes more than the loop alone."""
+    """How much more a contender takes than the loop without metrics."""
     if row is None:
         return "-"
     more = whole_us(row) - whole_us(bare)
@@ -152,7 +152,7 @@ def added_text(row: dict | None, bare: dict) -> str:
 
 
 def layout_table(layouts: dict[str, list[dict]]) -> list[str]:
-    """What tensors that are not plain cost."""
+    """What other tensors cost than dense ones."""
     if not layouts:
         return []
     lines = ["", "| same work on other tensors | plain | time over plain |", "|---|---|---|"]
@@ -164,8 +164,8 @@ def layout_table(layouts: dict[str, list[dict]]) -> list[str]:
 
 
 def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
-    """What a training loop pays for each step of a class, and what that puts on the GPU."""
-    # `compute` and `reset` run once an epoch: they stand in the result file only.
+    """What each step of a class costs a training loop, and how many launches it makes."""
+    # `compute` and `reset` run once an epoch, so they are only in the result file.
     steps = {name: rows for name, rows in steps.items() if ".update" in name or ".forward" in name}
     if not steps:
         return []
@@ -186,7 +186,7 @@ def step_table(steps: dict[str, list[dict]], gpu: bool) -> list[str]:
 
 
 def processes_table(path: Path, results: str = "benchmarks/results") -> str:
-    """What `compute()` costs where metrics are reduced over processes."""
+    """What `compute()` costs if metrics are reduced over processes."""
     facts = json.loads(path.read_text())
     versions = facts["versions"]
     lines = [
@@ -216,7 +216,7 @@ def processes_table(path: Path, results: str = "benchmarks/results") -> str:
 
 
 def scaling_table(path: Path, results: str = "benchmarks/results") -> str:
-    """What more GPUs gain; with the plot, if it lies beside the result."""
+    """What more GPUs gain; with the plot, if there is one beside the result."""
     facts = json.loads(path.read_text())
     limit = {"restore": "which its GPUs limit", "compare": "which decoding limits"}[facts["work"]]
     folder = f"{results}/scaling/{path.stem}"

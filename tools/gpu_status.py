@@ -1,7 +1,7 @@
-"""Which sources changed since all tests last ran on a GPU, and what failed there.
+"""Which sources changed since all tests last ran on a GPU, and which tests failed there.
 
-`make test-gpu` records the hash of every file under csrc/, include/ and python/; this compares. It
-never fails: it makes code that no GPU has seen visible.
+`make test-gpu` records the hash of every source under csrc/, include/ and python/, and this
+compares them. It never fails: it only shows which code has not run on a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "tests" / "gpu_verified.json"
-INSTALLED = ROOT / "python" / "syncfree" / "include"  # copies, for C++ programs
+INSTALLED = ROOT / "python" / "syncfree" / "include"  # copies of headers, for C++ programs
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".in"}
 
 
@@ -28,7 +28,7 @@ def source_hashes() -> dict[str, str]:
 
 
 def main() -> None:
-    """Prints the record and what differs from it."""
+    """Prints the record, and the sources that differ from it."""
     if not RECORD.is_file():
         print(
             "No GPU run is recorded: `make test-gpu` on a GPU machine writes "
@@ -36,8 +36,8 @@ def main() -> None:
         )
         return
     record = json.loads(RECORD.read_text())
-    failed = record.get("failed", [])  # runs with failures were not recorded at first
-    not_reached = record.get("not_reached", 0)  # nor those that were broken off
+    failed = record.get("failed", [])  # old records lack it: runs with failures were not recorded
+    not_reached = record.get("not_reached", 0)  # the same for runs that were broken off
     print(
         f"Last GPU run: {record['passed']} passed, {len(failed)} failed, "
         f"{record['skipped']} skipped, {not_reached} not reached "

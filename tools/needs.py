@@ -1,7 +1,7 @@
-"""Installs what a group of requirements still lacks in this Python, and nothing else.
+"""Installs the requirements of a target that this Python lacks, and nothing else.
 
-`python tools/needs.py test` reads the groups and extras of pyproject.toml. What is installed in a
-fitting version is left alone, so a machine that has everything needs no network.
+`python tools/needs.py test` reads the groups and extras of pyproject.toml. A package that is
+installed in a suitable version is left alone, so a machine that has everything needs no network.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def requirements(target: str) -> list[str]:
 
 
 def is_met(requirement: str) -> bool:
-    """Whether an installed version fits. Only `==` and `>=` are used in this project."""
+    """Whether a suitable version is installed. This project uses only `==` and `>=`."""
     match = re.fullmatch(r"([A-Za-z0-9._-]+)\s*(?:(==|>=)\s*([0-9.]+))?", requirement)
     if match is None:
         raise SystemExit(f"tools/needs.py does not understand the requirement {requirement!r}")

@@ -1,8 +1,8 @@
-"""Writes the measured figures of README.md and docs/figures.md, and nothing by hand.
+"""Writes the measured figures into README.md and docs/figures.md.
 
-`python tools/readme_figures.py` replaces what stands between the markers by a sentence and tables
-of the committed result files, and draws the plots that the pages show beside those files. `--check`
-fails if they would change, which a test does.
+`python tools/readme_figures.py` replaces the text between the markers by a sentence and tables from
+the committed result files, and draws the pages' plots beside those files. `--check` fails if the
+text would change; a test runs it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from figure_tables import (
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
-# Small and large work of each metric, where peers are far behind and where one is ahead.
+# Small and large workloads of each metric, also those in which a peer is ahead.
 IN_README = (
     "PSNR 16x3x256x256 float32",
     "PSNR 32x3x1080x1920 float32",
@@ -53,7 +53,7 @@ IN_README = (
 
 
 def figures(page: Path) -> str:
-    """What a page shows: README the rows named above of the latest files, docs/figures.md all."""
+    """The figures of a page: README shows `IN_README` of the latest files, docs/figures.md all."""
     is_readme = page.name == "README.md"
     results = ("" if is_readme else "../") + "benchmarks/results"
     shown = []
@@ -74,7 +74,7 @@ def figures(page: Path) -> str:
 
 
 def headline(_: Path) -> str:
-    """A sentence for those who read no table: device time of a small SSIM, host time of a step."""
+    """A sentence with two of the figures: device time of a small SSIM, host time of a step."""
     facts = next(f for f in map(read, latest()) if f["hardware"]["gpu"] != "none")
     times = {(row["workload"], row["contender"]): row for row in facts["rows"]}
     ssim, theirs = (
@@ -92,7 +92,7 @@ def headline(_: Path) -> str:
     )
 
 
-# What stands between the markers of a name, by page.
+# The texts between the markers of a name, by page.
 WRITTEN = {
     ROOT / "README.md": {"headline": headline, "figures": figures},
     ROOT / "docs" / "figures.md": {"figures": figures},
@@ -105,12 +105,12 @@ def read(path: Path) -> dict:
 
 
 def date_of(path: Path) -> str:
-    """When a result was measured; later dates are greater."""
+    """The ISO date of a result, so that later dates compare greater."""
     return str(json.loads(path.read_text())["date"])
 
 
 def latest() -> list[Path]:
-    """The newest file of a GPU, then that of a CPU."""
+    """The newest file of a GPU, then the newest of a CPU."""
     newest: dict[bool, tuple[str, Path]] = {}
     for path in sorted(RESULTS.glob("*.json")):
         facts = json.loads(path.read_text())
@@ -139,14 +139,14 @@ def main() -> int:
 
 
 def is_drawn(row: dict) -> bool:
-    """Ours and peers at the same work; variants of ours and loops around it are no peers."""
+    """Whether a plot shows the row: syncfree and peers, without variants of syncfree and loops."""
     name, contender = row["workload"], row["contender"]
     is_work = name in IN_README and not name.startswith(LOOPS) and not name.endswith(TIMED)
     return is_work and not contender.startswith("syncfree ")
 
 
 def draw() -> None:
-    """The plots of each result file, beside it: bars for those of GPUs, and lines by size."""
+    """Draws the plots of each result file beside it: bars for GPUs, and lines by size."""
     from syncfree.benchmarking.suites.plot import plot_rows
     from syncfree.benchmarking.suites.scaling_plot import plot_scaling
 

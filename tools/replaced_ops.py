@@ -1,7 +1,7 @@
-"""A pytest plugin: `syncfree` loads another library in place of its own CPU ops.
+"""A pytest plugin: makes `syncfree` load another library in place of its own CPU ops.
 
-`PYTHONPATH=tools REPLACED_OPS=<file> python -m pytest -p replaced_ops ...`, as for CUDA kernels
-emulated on the CPU (tools/cuda_on_cpu), or CPU kernels that a sanitizer watches.
+`PYTHONPATH=tools REPLACED_OPS=<file> python -m pytest -p replaced_ops ...` is used for CUDA kernels
+emulated on the CPU (tools/cuda_on_cpu), and for CPU kernels under a sanitizer.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ torch.ops.load_library = _load_other
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fails where the tests would run on the package's own kernels after all."""
+    """Fails if the tests would run on the package's own kernels after all."""
     if session.items and not _replaced:
         raise pytest.UsageError(f"{REPLACED} was loaded before the other library, or not at all")
 
 
 def pytest_report_header() -> str:
-    """Names the library, and the order of emulated threads, which a failure may depend on."""
+    """Names the library, and the order of the emulated threads, on which a failure may depend."""
     order = os.environ.get("CUDA_ON_CPU_ORDER", "forward")
     return f"CPU ops: {LIBRARY}" + (f", order {order}" if "CUDA_ON_CPU" in os.environ else "")

@@ -1,8 +1,8 @@
-"""Runs TorchMetrics' own tests with our names, and tells which pass with theirs alone.
+"""Runs TorchMetrics' own tests on syncfree, and tells which of them pass only on TorchMetrics.
 
 `make upstream CHECKOUT=folder` takes a clone of TorchMetrics at the installed version. Its tests
 run twice: as they are, and with the word `torchmetrics` replaced by `syncfree` in their import
-lines. They need packages of their own (`requirements/*_test.txt` there; without, fewer run).
+lines. They need packages of their own (`requirements/*_test.txt` there); without, fewer run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PATHS = [
     "integrations",
 ]
 
-# Tests that fail with ours as docs/differences.md or docs/migrating.md says, by how names begin.
+# By the prefix of their names: tests that fail on syncfree, as docs/differences.md or
+# docs/migrating.md says.
 DOCUMENTED = {
     "unittests.image.test_psnr::test_reduction_for_dim_none": (
         "PSNR `reduction` without `dim` does not warn"
@@ -46,7 +47,7 @@ DOCUMENTED = {
 
 
 def check_version(checkout: Path) -> None:
-    """Raises unless the clone is what is installed: a newer test may want newer code."""
+    """Raises unless the clone has the installed version: newer tests may need newer code."""
     about = checkout / "src" / "torchmetrics" / "__about__.py"
     if not about.is_file():
         raise SystemExit(f"Expected a clone of TorchMetrics, but {checkout} has no {about.name}.")
@@ -60,18 +61,19 @@ def check_version(checkout: Path) -> None:
 
 
 def replace_imports(folder: Path) -> None:
-    """As docs/migrating.md says: the word, in the import lines."""
+    """Replaces the word in the import lines, as docs/migrating.md says."""
     for file in folder.rglob("*.py"):
         text = file.read_text()
         file.write_text(re.sub(r"(?m)^(\s*from) torchmetrics\b", r"\1 syncfree", text))
 
 
 def passed(folder: Path, paths: list[str]) -> set[str]:
-    """The names of the tests that pass in a copy of the tests."""
+    """Runs the tests in a copy of them; returns the names of those that pass."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir=.", "-p", "no:cacheprovider"]
     options = ["--continue-on-collection-errors", "--tb=short", f"--junitxml={report}"]
-    # Their own switch for the tests of two processes, their own place for figures.
+    # TorchMetrics' own switch for tests with two processes, and a matplotlib backend without a
+    # display.
     environment = {"USE_PYTEST_POOL": "1", "MPLBACKEND": "Agg", **os.environ}
     subprocess.run([*command, *options, *paths], cwd=folder, env=environment, check=False)
     if not report.is_file():
@@ -84,7 +86,7 @@ def passed(folder: Path, paths: list[str]) -> set[str]:
 
 
 def main() -> None:
-    """Compares; exits with 1 for a difference that no document names."""
+    """Compares the two runs; exits with 1 for a difference that no document names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="a clone of TorchMetrics")
     parser.add_argument("paths", nargs="*", default=PATHS, help="below its folder tests")

@@ -1,4 +1,8 @@
 // Accuracy from logits, probabilities or labels: what is counted, and the CPU and CUDA launchers.
+//
+// An element is one target with its scores or its predicted label. Elements form groups that are
+// counted apart, such as samples. A slot holds the counters of one class or label of a group, or of
+// all of them together.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +21,15 @@ namespace syncfree::accuracy {
 enum class Task : int { kBinary, kMulticlass, kMultilabel };
 enum class Average : int { kMicro, kMacro, kWeighted, kNone };
 
-// The four numbers that TorchMetrics counts of a class, a label, or all elements together.
+// The four numbers that TorchMetrics counts for a class, for a label, or for all elements together.
 enum CountKind : int { kTp, kFp, kTn, kFn };
 inline constexpr int kCountKinds = 4;
 
-// Where they go. Of a batch they are added to what is there, of samples they overwrite it.
+// Where the counts go. Those of a batch are added to what is there, those of samples overwrite it.
 struct CountsView {
   std::int64_t* data[kCountKinds] = {};   // all or none
   std::int64_t stride[kCountKinds] = {};  // from class to class; samples are dense
-  std::int64_t* bad = nullptr;            // one number, which grows by the bad labels
+  std::int64_t* bad = nullptr;            // one number, to which bad labels are added
 
   SYNCFREE_HD bool wanted() const { return data[kTp] != nullptr; }
 };
@@ -34,12 +38,11 @@ struct CountsView {
 struct TopKList {
   static constexpr int kMost = 32;
 
-  int count = 0;  // none: one k alone
+  int count = 0;  // 0: a single k
   int k[kMost] = {};
-  unsigned char place[kMost] = {};  // of its values in the result
+  unsigned char place[kMost] = {};  // where this k's values go in the result
 
-  // How many of them are too small for a target that has `ahead` classes before it: always the
-  // first ones.
+  // How many of the k a target with `ahead` classes ahead of it misses: always the smallest ones.
   SYNCFREE_HD int misses(std::int64_t ahead) const {
     int misses = 0;
     for (int i = 0; i < count; ++i) misses += k[i] <= ahead;
@@ -52,7 +55,7 @@ struct Problem {
   Average average = Average::kMicro;
   bool samplewise = false;
 
-  // Multiclass scores: preds (N, C, S), target (N, S). Multiclass labels: preds (N, S) too, and
+  // Multiclass scores: preds (N, C, S), target (N, S). Multiclass labels: both (N, S), and
   // `preds_are_labels`. Binary: both (N, S). Multilabel: both (N, L, S). S is the product of all
   // further dimensions, 1 if there are none; where they can't be merged into one stride the view
   // keeps them.
@@ -60,28 +63,28 @@ struct Problem {
   TensorView target;
   bool preds_are_labels = false;
 
-  std::int64_t num_classes = 0;  // or labels; 0 with micro average: not known, no range is checked
+  std::int64_t num_classes = 0;  // or labels; 0 with micro average: unknown, no range is checked
   int top_k = 1;                 // the greatest of `top_ks`
-  TopKList top_ks;               // of scores, and only where no counts are wanted
+  TopKList top_ks;               // for scores, and only where no counts are wanted
   double threshold = 0.5;        // binary and multilabel scores; compared in the scores' own type
   bool has_ignore_index = false;
   std::int64_t ignore_index = 0;
 
   // A bad label (class outside [0, C), binary value other than 0 and 1) is reported and left out;
-  // the result is then NaN. Without validation the pooled count of the micro average takes it for a
-  // wrong class, and everything else leaves it out.
+  // the result is then NaN. Without validation a pooled micro average counts it as wrong, and
+  // everything else leaves it out.
   bool validate = true;
 
   // Float32: one element, or one per class (kNone), per sample (samplewise), or (N, classes). Null
-  // if not wanted. With `top_ks` as many for each k, one k after the other.
+  // if not wanted. With `top_ks` as many for each k, one k after another.
   float* value = nullptr;
-  // One of each number, or one per class or label; samplewise (N), or (N, classes).
+  // Each of the four is one number, or one per class or label; samplewise (N), or (N, classes).
   CountsView counts;
 
-  std::int64_t call = 0;  // the caller's number for it, for an error record
+  std::int64_t call = 0;  // the caller's number of this call, for the error record
 };
 
-// `error.count` tells how many bad labels were seen; if any, counts of a batch stay as they were.
+// `error->count` is the number of bad labels; if not zero, counts of a batch stay as they were.
 void run(const Problem& problem, ParallelFor parallel_for, ErrorRecord* error);
 
 #if defined(SYNCFREE_WITH_CUDA)

@@ -22,7 +22,7 @@ namespace {
 
 using namespace cpu;
 
-constexpr std::int64_t kManyGroups = 8;  // enough for a thread each
+constexpr std::int64_t kManyGroups = 8;  // enough for each thread to take whole ones
 
 Kernels choose_kernels(DType preds, DType target, bool hits) {
   Kernels kernels;
@@ -57,15 +57,14 @@ struct Reading {
   std::atomic<bool> refuted = false;
 };
 
-// Takes the bad labels of a block out of the count and notes them.
+// Takes a bad label out of the count, or counts it as wrong, and notes it.
 void reject(const Plan& plan, std::int64_t index, ErrorKind kind, std::int64_t value,
             std::int64_t& label, BadLabels& bad) {
   if (plan.rule.report) bad.merge({1, error_order(index, kind), value});
   label = plan.rule.bad_is_wrong ? kWrong : kSkipped;
 }
 
-// The second look at a block of labels of which some are bad. They are read again, since bad ones
-// may look like kSkipped.
+// The second look at a block with bad labels. They are read again: a bad one may equal kSkipped.
 void screen_target(const Plan& plan, std::int64_t first_index, std::int64_t stride, Block& block,
                    BadLabels& bad) {
   plan.kernels.load_target(block.target, stride, block.count, {0, plan.rule.truncate_target},
@@ -100,8 +99,8 @@ void read_labels(const Plan& plan, std::int64_t first_index, std::int64_t preds_
     screen_preds(plan, first_index, block, bad);
 }
 
-// A target among the top_k becomes the prediction; elsewhere that is the top class. For several k
-// ranks and predictions stay apart.
+// A target among the top_k becomes the prediction; otherwise the top class is. For several k, ranks
+// and predictions are kept apart.
 void predict(const Plan& plan, ScoreRun run, Block& block) {
   const bool several = plan.top_ks.count > 0;
   run.find = plan.needs_class ? Find::kClass : Find::kHit;
@@ -114,7 +113,7 @@ void predict(const Plan& plan, ScoreRun run, Block& block) {
     if (block.ranks[i] >= 0 && block.ranks[i] < plan.top_k) block.predictions[i] = block.labels[i];
 }
 
-// Reads one block: afterwards labels and predictions are fit to be compared.
+// Reads one block: afterwards its labels and predictions can be compared.
 void read_block(const Plan& plan, std::int64_t group, Reading& reading, Block& block,
                 BadLabels& bad) {
   const Kernels& kernels = plan.kernels;
@@ -122,7 +121,7 @@ void read_block(const Plan& plan, std::int64_t group, Reading& reading, Block& b
   const std::int64_t first_index = group * plan.positions + block.first;
   const std::int64_t preds_stride = plan.preds.stride[plan.preds.rank - 1];
   const std::int64_t target_stride = plan.target.stride[plan.target.rank - 1];
-  // Where any integer is a label, kSkipped would be one too.
+  // Where the range is unknown any integer is a label, even kSkipped: match_labels skips instead.
   const LabelRange target{rule.classes, rule.truncate_target,
                           rule.has_ignore_index && rule.classes != 0, rule.ignore_index};
   if (kernels.load_target(block.target, target_stride, block.count, target, block.labels))
@@ -161,7 +160,7 @@ std::int64_t sum_over_slots(const Plan& plan, const std::int64_t* counts) {
   return std::accumulate(counts, counts + plan.slots, std::int64_t{0});
 }
 
-// The averages of one group for one k.
+// The value of one group for one k, or those of its slots.
 void average(const Problem& problem, const Plan& plan, int top_k, const Counts& counts,
              float* value) {
   const auto fraction = [&](std::int64_t slot) {
@@ -197,21 +196,21 @@ void average(const Problem& problem, const Plan& plan, int top_k, const Counts& 
   *value = mean_of_fractions(sum, total, shift);
 }
 
-// Those of one group for each of several k, `stride` apart.
+// The same for each of several k, whose values are `stride` apart.
 void average_each_k(const Problem& problem, const Plan& plan, Counts& counts, float* value,
                     std::int64_t stride) {
   for (int misses = 0; misses <= plan.top_ks.count; ++misses)
     for (std::int64_t slot = 0; slot < plan.slots; ++slot)
       counts.counted[slot] += counts.misses[misses * plan.slots + slot];
   for (int i = 0; i < plan.top_ks.count; ++i) {
-    // Positions that miss no further k are right.
+    // Positions that miss the `i` smallest k alone are right from this k on.
     for (std::int64_t slot = 0; slot < plan.slots; ++slot)
       counts.correct[slot] += counts.misses[i * plan.slots + slot];
     average(problem, plan, plan.top_ks.k[i], counts, value + plan.top_ks.place[i] * stride);
   }
 }
 
-// What the counts of a slot are to TorchMetrics. `counted` elements are in the whole group.
+// A slot's counts as TorchMetrics has them. `counted`: elements counted in the whole group.
 struct SlotCounts {
   std::int64_t number[kCountKinds];
 };

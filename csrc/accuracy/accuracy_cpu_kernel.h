@@ -1,4 +1,4 @@
-// What the CPU puts a block of positions through: labels, predictions and their tally.
+// The steps that take a block of positions to its counts on the CPU: labels, predictions, tally.
 // Compiled for each instruction set by core/for_each_isa.h, hence no include guard and no includes
 // but its other half.
 namespace {
@@ -23,7 +23,7 @@ void predict_columns(const ScoreRun& run, const std::int64_t* labels, std::int64
   }
 }
 
-// Few classes in an unsuitable layout: copied to one that suits, a piece that fits in L1 at a time.
+// Few classes in another layout: copied into planes, a piece that fits in L1 at a time.
 template <class T>
 void predict_packed(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out) {
   using Lane = typename Order<T>::Lane;
@@ -69,7 +69,7 @@ std::int64_t predict_one(const T* scores, const ScoreRun& run, std::int64_t labe
   return ahead < run.top_k ? label : kOther;
 }
 
-// What `run.find` asks of each position.
+// Finds what `run.find` asks for at each position.
 template <class T>
 void predict(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out) {
   constexpr std::int64_t kStep = kLanes<typename Order<T>::Lane>;
@@ -83,7 +83,7 @@ void predict(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out)
   rest.count = run.count - done;
   const T* scores = static_cast<const T*>(run.scores) + done * run.position_stride;
   rest.scores = scores;
-  // Longer rows of contiguous classes fill enough vectors of their own.
+  // Longer rows of contiguous classes fill enough vectors by themselves.
   constexpr std::int64_t kMostPacked = kPackedScores<T> / kStep;
   const std::int64_t few =
       run.class_stride != 1 ? kMostPacked : (run.find != Find::kClass ? 4 : 16) * kStep;
@@ -95,8 +95,8 @@ void predict(const ScoreRun& run, const std::int64_t* labels, std::int64_t* out)
   }
 }
 
-// Binary predictions, positive above `bound` or, with kBoundCounts, from it on. Returns whether any
-// score lies outside [0, 1].
+// Binary predictions: positive above `bound` or, with kBoundCounts, at or above it. Returns whether
+// any score lies outside [0, 1].
 template <bool kBoundCounts, class T>
 inline __attribute__((always_inline)) bool threshold_strided(const T* scores, std::int64_t stride,
                                                              std::int64_t count, double bound,
@@ -106,7 +106,7 @@ inline __attribute__((always_inline)) bool threshold_strided(const T* scores, st
   for (std::int64_t i = 0; i < count; ++i) {
     const auto score = to<ComputeOf<T>>(scores[i * stride]);
     out[i] = kBoundCounts ? score >= exact_bound : score > exact_bound;
-    outside |= (score < 0) | (score > 1);  // `||` would keep the loop from being vectorised
+    outside |= (score < 0) | (score > 1);  // `||` would keep the loop from being vectorized
   }
   return outside != 0;
 }
@@ -122,7 +122,7 @@ bool threshold(const ScoreRun& run, const ScoreThreshold& bounds, bool logits, s
                      : threshold_strided<false>(scores, stride, count, bounds.probability, out);
 }
 
-// Reads labels of any type and skips the ignored ones; returns whether another is out of range.
+// Reads labels of any type, ignored ones as kSkipped; returns whether another is out of range.
 template <class T>
 bool load_labels(const void* data, std::int64_t stride, std::int64_t count, const LabelRange& range,
                  std::int64_t* out) {
@@ -144,7 +144,7 @@ bool load_labels(const void* data, std::int64_t stride, std::int64_t count, cons
   return bad != 0;
 }
 
-// Labels of unknown range: any integer is one, so hits and misses take the place of the labels.
+// Labels of unknown range (any integer): labels and hits become 0, misses kOther.
 void match_labels(const LabelRule& rule, std::int64_t count, std::int64_t* labels,
                   std::int64_t* predictions) {
   const LabelRule here = rule;
@@ -173,7 +173,7 @@ void tally_one(const std::int64_t* labels, const std::int64_t* predictions, std:
   if (kHits) *counters.hits += hits;
 }
 
-// Each position belongs to a label of its own, one after the other.
+// Successive positions belong to successive labels.
 template <bool kHits>
 void tally_each(const std::int64_t* labels, const std::int64_t* predictions, std::int64_t count,
                 const Counters& counters) {

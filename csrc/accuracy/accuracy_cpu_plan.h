@@ -1,4 +1,7 @@
-// How the CPU walks a problem: groups of positions, cut into blocks evenly spaced in memory.
+// How the CPU walks a problem: its groups are the samples, or the whole batch.
+//
+// A position is an element's place in a group. A block is a number of positions that are evenly
+// spaced in memory. The slots of a group are its classes or labels if these are counted apart.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +15,25 @@
 
 namespace syncfree::accuracy::cpu {
 
-// What stands beside the classes once labels are judged: not counted; counted and equal to no
-// prediction.
+// Labels that are no class, once they are judged: the first is not counted; the second is counted,
+// but equals no prediction.
 inline constexpr std::int64_t kSkipped = -1;
 inline constexpr std::int64_t kWrong = -2;
 // A prediction that equals no label.
 inline constexpr std::int64_t kOther = -3;
 
-// Positions of a block at most: their scores of one class are a run that prefetchers follow, their
+// The most positions of a block: their scores of one class are a run that prefetchers follow, their
 // labels and predictions stay in L2.
 inline constexpr std::int64_t kBlock = 2048;
 
-inline constexpr std::int64_t kBlockScores = 1 << 16;  // so that few long rows feed all threads
-// Scores worth a thread, 12 us of reading: where others use the machine, a start may take a slice
-// of the scheduler, milliseconds.
+// The most scores of a block of rows, so that a few long rows still feed all threads.
+inline constexpr std::int64_t kBlockScores = 1 << 16;
+
+// Scores that justify another thread, 12 us of reading: on a machine that others use, starting a
+// thread may take a time slice of the scheduler, milliseconds.
 inline constexpr std::int64_t kGrain = 1 << 18;
 
-// Labels that need no second look, and how they are read.
+// The range of valid labels, and how labels are read. Blocks with others get a second look.
 struct LabelRange {
   std::int64_t classes;  // labels are 0 to classes - 1; 0 lets all pass
   bool truncate;
@@ -36,7 +41,7 @@ struct LabelRange {
   std::int64_t ignored = 0;
 };
 
-// What is asked of the scores of a position.
+// What to find for each position.
 enum class Find {
   kClass,  // the predicted one
   kHit,    // the label if it is among the top_k, otherwise kOther
@@ -54,7 +59,7 @@ struct ScoreRun {
   Find find;
 };
 
-// Where elements are counted: right, counted, positive, and positives predicted as such.
+// Where positions are counted: right, counted, positive, and positives predicted as such.
 struct Counters {
   std::int64_t* correct;
   std::int64_t* counted;
@@ -74,7 +79,7 @@ struct Kernels {
   LoadLabels* load_preds = nullptr;
   LoadLabels* load_target = nullptr;
   MatchLabels* match_labels = nullptr;
-  Predict* predict = nullptr;  // floating scores only, as `threshold`
+  Predict* predict = nullptr;  // floating scores only, like `threshold`
   Threshold* threshold = nullptr;
   Tally* tally_one = nullptr;
   Tally* tally_each = nullptr;
@@ -92,7 +97,7 @@ inline const void* advance(const TensorView& view, std::int64_t elements) {
   return static_cast<const char*>(view.data) + elements * size_of(view.dtype);
 }
 
-// Groups are the samples, or one; their positions come in the target's order.
+// Positions are taken in the target's logical order.
 struct Plan {
   Plan(const Problem& problem, const Kernels& chosen);
 
@@ -105,7 +110,7 @@ struct Plan {
   TopKList top_ks;
   std::int64_t groups = 1, preds_group_stride = 0, target_group_stride = 0;
   std::int64_t positions;         // in a group
-  std::int64_t slots, slot_size;  // labels, and consecutive positions of one of them
+  std::int64_t slots, slot_size;  // and consecutive positions of one slot
   std::int64_t block, blocks_per_row, blocks, grain;
 };
 
@@ -153,7 +158,7 @@ inline Plan::Plan(const Problem& problem, const Kernels& chosen)
   block = std::clamp<std::int64_t>(row, 1, block);
   blocks_per_row = (row + block - 1) / block;
   blocks = positions == 0 ? 0 : positions / row * blocks_per_row;
-  // Finding the best class takes several times what comparing with one score does.
+  // Finding the best class takes several times as long as comparing with one score.
   grain = std::max<std::int64_t>(1, (needs_class ? kGrain / 8 : kGrain) / (block * depth));
 }
 
@@ -164,7 +169,7 @@ struct Block {
   const void* target;
   std::int64_t labels[kBlock];
   std::int64_t predictions[kBlock];
-  std::int64_t ranks[kBlock];  // where they are needed
+  std::int64_t ranks[kBlock];  // if needed
 };
 
 inline void locate(const Plan& plan, std::int64_t group, std::int64_t index, Block& block) {

@@ -1,7 +1,8 @@
-// Vector code that finds the top class and ranks of classes, in planes and in rows.
-// A part of accuracy_cpu_kernel.h, compiled with it for each instruction set: no include guard.
+// Vector code that finds the top class and the ranks of classes. A plane holds the scores of one
+// class at adjacent positions, a row those of all classes at one position. A part of
+// accuracy_cpu_kernel.h, compiled with it for each instruction set: no include guard.
 
-// Class indices are counted in lanes as wide as the scores.
+// Class indices and ranks are held in lanes as wide as the scores.
 template <class T>
 inline constexpr std::int64_t kMostLaneIndex = sizeof(T) == 2 ? 0x7fff : 0x7fffffff;
 
@@ -75,7 +76,7 @@ inline Vector<typename Order<T>::Lane> load_keys(const T* scores) {
   return Order<T>::key(load<typename Order<T>::Lane>(scores));
 }
 
-// ---- Any stride, one score after the other.
+// Any stride, one score after another.
 
 template <class T>
 std::int64_t argmax_strided(const T* scores, std::int64_t stride, std::int64_t classes) {
@@ -100,9 +101,9 @@ std::int64_t rank_strided(const T* scores, std::int64_t stride, std::int64_t cla
   return rank;
 }
 
-// ---- Positions side by side in memory: their running results stay in L1, and each plane of scores
-// is read in long runs. Hardware prefetchers follow a few streams, and planes a power of two apart
-// share cache sets: walking all classes of a narrow column takes three times as long.
+// Planes. The running results of a tile of positions stay in L1, and each plane of scores is read
+// in long runs. Hardware prefetchers follow a few streams, and planes a power of two apart share
+// cache sets: walking all classes of a narrow column takes three times as long.
 
 inline constexpr int kPlanes = 6;  // at once, to spare loads and stores of the running results
 
@@ -195,7 +196,7 @@ struct RankTile {
   }
 };
 
-// ---- Contiguous classes.
+// Rows of contiguous classes.
 
 // The row is folded into columns: class = fold * kColumns + column.
 template <class T>
@@ -229,13 +230,13 @@ std::int64_t argmax_row(const T* row, std::int64_t classes) {
   return winner;
 }
 
-// How many of `count` scores come before the target's, or some number from `enough` on.
+// How many of `count` scores are ahead of the target's; not exact once it reaches `enough`.
 template <class T, bool kTiesCount>
 std::int64_t count_rivals(const T* scores, std::int64_t count,
                           Vector<typename Order<T>::Lane> target, std::int64_t enough) {
   using O = Order<T>;
   constexpr int kStep = kLanes<typename O::Lane>;
-  // The row of a wrong prediction mostly shows it at once; later, a look costs more than it saves.
+  // A wrong prediction mostly shows in the first scores; later, a look costs more than it saves.
   constexpr std::int64_t kFirstChunk = 512, kChunk = 4096;
   const auto comes_before = [target](Vector<typename O::Lane> key) {
     return kTiesCount ? O::reaches(key, target) : O::exceeds(key, target);
@@ -256,7 +257,7 @@ std::int64_t count_rivals(const T* scores, std::int64_t count,
   return rivals;
 }
 
-// As `rank_strided`, but more than top_k where it found more at once.
+// As `rank_strided`, but it may be more than top_k.
 template <class T>
 std::int64_t rank_row(const T* row, std::int64_t classes, std::int64_t label, std::int64_t top_k) {
   using O = Order<T>;

@@ -1,4 +1,4 @@
-// Integer counts of blocks, of threads, and merged: the order of threads leaves no trace.
+// Integer counts of blocks, summed per thread and then merged: the order of threads has no effect.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace syncfree::accuracy::cpu {
 
-// Up to here a table of class pairs stays in L1.
+// Up to this many classes a table of (target, prediction) pairs stays in L1.
 inline constexpr std::int64_t kMostPairClasses = 32;
 
 // Bad labels seen so far; the first is the one nearest the target's beginning.
@@ -26,9 +26,9 @@ struct BadLabels {
   }
 };
 
-// Counts of one group: right, counted, predictions of the class or positives of the label, and
-// positives predicted as such. With several k, instead of the first two, the positions that miss
-// none of them, of each slot, those that miss one, and so on.
+// Counts of one group, for each slot: right, counted, predictions of the class or positives of the
+// label, and positives predicted as such. With several k, `misses` takes the place of the first
+// two: the positions of each slot that miss none of the k, those that miss one, and so on.
 struct Counts {
   Counts(std::int64_t slots, const TopKList& top_ks)
       : storage(static_cast<std::size_t>((top_ks.count > 0 ? 5 + top_ks.count : 4) * slots)),
@@ -61,8 +61,8 @@ struct Shared {
   std::mutex mutex;
 };
 
-// Counts of one thread's blocks. A table of its own pays only where it is smaller than the work;
-// otherwise each block is tallied into the shared counts.
+// Counts of one thread's blocks. Counters of its own pay only where they are fewer than the
+// positions to count; otherwise each block is tallied into the shared counts.
 class Tally {
  public:
   Tally(const Plan& plan, Shared& shared, std::int64_t positions)
@@ -107,8 +107,8 @@ class Tally {
     }
   }
 
-  // One increment a position instead of three; neighbours mostly have the same pair, so two copies
-  // keep an increment from waiting for the one before it.
+  // One increment per position instead of three; neighbors mostly have the same pair, so two copies
+  // of the table keep an increment from waiting for the one before it.
   void add_pairs(const Block& block) {
     const std::int64_t classes = plan_.classes, copy = (classes + 1) * classes;
     for (std::int64_t i = 0; i < block.count; ++i) {

@@ -1,4 +1,4 @@
-// Runs a plan: one launch, two where a kernel of its own finishes.
+// Runs a plan: one launch, or two where a separate kernel finishes.
 #include "accuracy/count_plan.h"
 
 namespace syncfree::accuracy {
@@ -11,7 +11,7 @@ T* carve(char*& memory, std::int64_t count) {
   return carved;
 }
 
-// Nothing is counted.
+// For a problem without elements.
 cudaError_t clear_results(const CountJob& job, cudaStream_t stream) {
   cudaError_t status = cudaSuccess;
   const auto clear = [&](void* memory, std::int64_t count, std::size_t size) {

@@ -63,10 +63,10 @@ decltype(auto) dispatch_score_dtype(DType dtype, F&& f) {
   }
 }
 
-// ---- Order of scores: torch.argmax's. NaN is above +inf, all NaN are equal, -0 equals +0, and
+// The order of scores is torch.argmax's: NaN is above +inf, all NaN are equal, -0 equals +0, and
 // among equal scores the lower class index is ahead.
 
-// Unsigned integers in that order.
+// Maps a score to an unsigned integer in that order.
 template <class T>
 SYNCFREE_HD BitsOf<T> ordered_key(T score) {
   using Bits = BitsOf<T>;
@@ -78,14 +78,14 @@ SYNCFREE_HD BitsOf<T> ordered_key(T score) {
   return static_cast<Bits>(folded & kSign ? ~folded : folded | kSign);
 }
 
-// Whether a rival class stands before the target class; the target's rank is the number of those.
+// Whether a rival class is ahead of the target class; the target's rank is the number of those.
 template <class Key>
 SYNCFREE_HD bool is_ahead(Key rival, std::int64_t rival_class, Key target,
                           std::int64_t target_class) {
   return rival > target || (rival == target && rival_class < target_class);
 }
 
-// ---- What a problem asks to be counted.
+// What a problem asks to be counted.
 
 SYNCFREE_HD std::int64_t class_count(const Problem& problem) {
   const bool scores = problem.task == Task::kMulticlass && !problem.preds_are_labels;
@@ -107,7 +107,7 @@ SYNCFREE_HD bool is_plain_fraction(const Problem& problem) {
          (problem.task == Task::kMulticlass && problem.average == Average::kWeighted);
 }
 
-// Whether one set of counts serves all classes or labels. TorchMetrics keeps a state for each of
+// Whether all classes or labels share one set of counts. TorchMetrics keeps a state for each of
 // them, except for binary elements and the global top-1 micro average of classes.
 inline bool is_pooled(const Problem& problem) {
   if (!problem.counts.wanted()) return is_plain_fraction(problem);
@@ -116,16 +116,16 @@ inline bool is_pooled(const Problem& problem) {
                                       effective_top_k(problem) == 1);
 }
 
-// False positives are those of the class that a wrong row predicts. Of the averages only the top-1
-// macro one depends on them: a class without support counts once something was predicted as it. All
-// others ask only for right or wrong.
+// A wrong row is a false positive of the class that it predicts. Of the averages only the top-1
+// macro one depends on these: a class without support takes part once a row predicts it. All others
+// need only right or wrong.
 inline bool needs_predicted_class(const Problem& problem) {
   if (problem.task != Task::kMulticlass || is_pooled(problem)) return false;
   return problem.counts.wanted() ||
          (problem.average == Average::kMacro && least_top_k(problem) == 1);
 }
 
-// ---- Binary and multilabel scores.
+// Binary and multilabel scores.
 
 // Scores are probabilities, positive where `score > probability`, unless any score of the tensor
 // lies outside [0, 1]: then all are logits, positive where `score >= logit`. Both bounds are exact
@@ -142,7 +142,7 @@ SYNCFREE_HD bool is_outside_unit_interval(Compute score) {
 
 namespace detail {
 
-// To nearest, ties to even, by way of float as torch converts a Python number.
+// Rounds to nearest, ties to even, by way of float as torch converts a Python number.
 template <class T>
 double round_to_format(double value) {
   if constexpr (std::is_same_v<T, double>) {
@@ -160,7 +160,7 @@ double round_to_format(double value) {
   }
 }
 
-// torch.sigmoid: in float for float and narrower, rounded to the type.
+// As torch.sigmoid: in float for float and narrower types, then rounded to the type.
 template <class T>
 double sigmoid_in_format(double score) {
   if constexpr (std::is_same_v<T, double>) {
@@ -226,8 +226,8 @@ inline ScoreThreshold score_threshold(DType dtype, double threshold) {
   return bounds;
 }
 
-// ---- Averages. Means of fractions are summed in fixed point: integers give the same bits in
-// whatever order threads add them, and 62 bits hold the sum with an error far below float's.
+// Averages. Means of fractions are summed in fixed point: integers give the same bits in whatever
+// order threads add them, and 62 bits hold the sum with an error far below float's.
 
 // Correctly rounded while the counts are below 2^53; 0/0 is 0.
 SYNCFREE_HD float safe_fraction(std::uint64_t part, std::uint64_t whole) {

@@ -1,4 +1,4 @@
-// Class counts from contiguous rows of scores by the argmax of each row, with top_k > 1 by the rank
+// Class counts from contiguous rows of scores: the argmax of each row and, with top_k > 1, the rank
 // of its target too.
 #include "accuracy/launch_job.cuh"
 #include "accuracy/row_walk.cuh"
@@ -8,7 +8,8 @@ namespace {
 
 constexpr unsigned int kNowhere = 0xffffffffu;
 
-// A thread's share of a row: the greatest score and, with kRank, how many are ahead of the target.
+// What a thread finds in its share of a row: the greatest score and, with kRank, how many classes
+// are ahead of the target.
 template <class T, bool kRank>
 struct Look {
   Greatest<T> greatest;

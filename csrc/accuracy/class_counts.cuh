@@ -1,4 +1,4 @@
-// Counters of classes, from a block's to what is made of them.
+// Class counters, on their way from a block to averages and a metric's states.
 #pragma once
 
 #include <cub/block/block_reduce.cuh>
@@ -13,12 +13,13 @@ struct ClassCounts {
   unsigned long long tp = 0, fn = 0, fp = 0;
 };
 
-// Classes on their way from counts to what is wanted of them.
+// Consumes class counts, class by class: hands them over, stores a value for each class, or sums up
+// the terms of a mean.
 template <int kThreads>
 class ClassAverage {
  public:
-  // For the `i`-th k: one class of a group in which `counted` elements are is handed over, and
-  // becomes a value of its own or part of a mean.
+  // Takes one class of a group of `counted` elements: hands its counts over and, for the `i`-th k,
+  // stores its value or adds it to the mean.
   __device__ __forceinline__ void meet(const CountJob& job, int i, std::int64_t group,
                                        unsigned long long counted, std::int64_t c,
                                        const ClassCounts& counts) {
@@ -42,7 +43,7 @@ class ClassAverage {
     }
   }
 
-  // The totals of the block, valid in thread 0.
+  // Sums over the block; valid in thread 0.
   __device__ void reduce() {
     using Reduce = cub::BlockReduce<Parts, kThreads>;
     __shared__ typename Reduce::TempStorage storage;
@@ -50,7 +51,7 @@ class ClassAverage {
     parts_ = Reduce(storage).Sum(parts_);
   }
 
-  // One thread: to and from the totals of several blocks, which are left zero.
+  // By one thread: add to the totals of several blocks; read the totals and leave zeros.
   __device__ void add_to(ScoreTotals& totals) const {
     atomicAdd(&totals.sum, parts_.sum);
     atomicAdd(&totals.count, parts_.count);
@@ -84,26 +85,26 @@ __device__ inline bool averages_classes(const CountJob& job) {
   return job.value != nullptr && job.average != Average::kNone;
 }
 
-// A counter in global memory grows.
+// Adds to a counter in global memory.
 __device__ inline void add_to_class(const CountJob& job, unsigned long long* totals, int field,
                                     std::int64_t c, unsigned long long count) {
   atomicAdd(totals + field * job.field_stride + c, count << (field * job.field_bits));
 }
 
-// Takes the counts of classes `step` apart out of global memory, past the L1 cache, and leaves
+// Takes the counts of classes `step` apart from global memory, bypassing the L1 cache, and leaves
 // zeros. Calls `meet(class, counts)`.
 template <class Meet>
 __device__ __forceinline__ void take_classes(const CountJob& job, unsigned long long* totals,
                                              std::int64_t first, std::int64_t step, Meet&& meet) {
   if (job.packs_fields()) {
-    constexpr int kInFlight = 8;  // a round trip to L2 costs more than the work on some classes
+    constexpr int kInFlight = 8;  // a round trip to L2 outlasts the work on several classes
 #pragma unroll 1
     for (std::int64_t c = first; c < job.slots;) {
       unsigned long long words[kInFlight] = {};
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i)
         if (c + i * step < job.slots) words[i] = __ldcg(totals + c + i * step);
-      // One body for all of them: the block is the first to run it, from code in no cache.
+      // One loop body, not unrolled: the block is the first to run this code, which is in no cache.
 #pragma unroll 1
       for (int left = kInFlight; left > 0 && c < job.slots; --left, c += step) {
         const unsigned long long word = words[0];
@@ -128,7 +129,7 @@ __device__ __forceinline__ void take_classes(const CountJob& job, unsigned long 
   }
 }
 
-// All threads of the block whose writes to `value` come last.
+// Sets all values to NaN. Called by all threads of the block whose writes to `value` come last.
 __device__ inline void spoil_values(const CountJob& job, bool bad) {
   if (!bad) return;
   for (std::int64_t i = threadIdx.x; i < job.values; i += blockDim.x)
@@ -158,8 +159,8 @@ __device__ inline ClassCounts shared_class(const CountJob& job, const unsigned i
   return counts;
 }
 
-// Of the `i`-th of several k: rows that miss no further ones are right. `read(cell)` gives a
-// counter and leaves it, since every k asks for it.
+// The counts of a class for the `i`-th of several k: rows that miss the `i` smaller ones alone are
+// right. `read(cell)` leaves the counter as it is, since every k reads it.
 template <class Read>
 __device__ ClassCounts class_at_k(const CountJob& job, int i, std::int64_t c, Read&& read) {
   ClassCounts counts;
@@ -172,7 +173,7 @@ __device__ ClassCounts class_at_k(const CountJob& job, int i, std::int64_t c, Re
   return counts;
 }
 
-// Leaves zeros where `class_at_k` has read classes of the same thread.
+// Clears the counters of classes that the same thread has read with `class_at_k`.
 __device__ inline void clear_classes(const CountJob& job, unsigned long long* totals,
                                      std::int64_t first, std::int64_t step) {
   for (std::int64_t c = first; c < job.slots; c += step)
@@ -188,7 +189,7 @@ __device__ __forceinline__ void meet_classes_at_k(const CountJob& job, int i, st
 }
 
 // Block-wide: the values of a group for each of several k, from its counters in shared memory, or
-// in `totals` if there are none.
+// in `totals` if `shared` is null.
 template <int kThreads>
 __device__ __forceinline__ void average_ranks(const CountJob& job, const unsigned int* shared,
                                               unsigned long long* totals, std::int64_t group) {
@@ -231,10 +232,10 @@ __device__ __forceinline__ void flush_classes(const CountJob& job, const unsigne
   }
 }
 
-// Block-wide: passes the block's class counters on; whoever completes the group hands them over.
-// `counted` elements are in them, as thread 0 knows where counts are wanted. It is no function of
-// its own: parameters of the kernel are read from constant memory where it is inlined, and else
-// from global memory, one behind the other.
+// Block-wide: adds the block's class counters to those of its group; the block that completes the
+// group finishes it. `counted`: the elements that the block counted, valid in thread 0 where counts
+// are wanted. Always inlined, so that the kernel's parameters are read from constant memory; a
+// function of its own would read them from global memory, one after another.
 template <int kThreads>
 __device__ __forceinline__ void close_classes(const CountJob& job, const unsigned int* shared,
                                               std::int64_t group, unsigned long long counted) {
@@ -254,7 +255,7 @@ __device__ __forceinline__ void close_classes(const CountJob& job, const unsigne
   if (job.finish_separately) return;
   if (!alone && !is_last_block(&job.group_totals[group].ticket, job.blocks_per_group)) return;
 
-  // Asked for early: what they cost is hidden behind the counters.
+  // Loaded early: their latency is hidden behind that of the counters.
   const bool reports = job.group_count == 1 && job.rule.report;
   const unsigned long long bad_labels = reports ? __ldcg(&job.grid->bad_labels) : 0;
   if (job.counts.wanted()) counted = alone ? of_block : __ldcg(&job.group_totals[group].valid);

@@ -1,5 +1,5 @@
-// Scores whose classes lie apart, as in images (N, C, H, W): a thread walks the classes of four
-// pixels.
+// Scores whose classes are not adjacent, as in images (N, C, H, W): a thread walks the classes of
+// four elements, called pixels here.
 #include "accuracy/launch_job.cuh"
 #include "accuracy/score_row.cuh"
 #include "accuracy/tally.cuh"
@@ -20,8 +20,7 @@ struct Quad {
   T score[kPixels];
 };
 
-// The four pixels of a thread, adjacent ones read as one vector or strided ones each by itself,
-// class after class.
+// Reads a thread's four pixels class after class, adjacent ones as one vector, others one by one.
 template <class T, bool kVector>
 class PixelScores {
  public:
@@ -33,7 +32,7 @@ class PixelScores {
     for (int i = 0; i < kLoads; ++i) next_[i] = scores + offsets[i];
   }
 
-  // Of one class, for the pixel's rank. Before the first `next`.
+  // The score of one class, for the pixel's rank. Only before the first `next`.
   __device__ T score(int pixel, unsigned int c) const {
     const std::int64_t offset = c * class_stride_;
     return load(kVector ? next_[0] + offset + pixel : next_[kVector ? 0 : pixel] + offset);
@@ -88,7 +87,7 @@ class Prediction {
   }
 
   __device__ void meet(int i, unsigned int c, Compute score) {
-    if (!(score <= best_[i]) && best_[i] == best_[i]) {  // NaN is the greatest, the first one stays
+    if (!(score <= best_[i]) && best_[i] == best_[i]) {  // NaN is the greatest, the first stays
       best_[i] = score;
       predicted[i] = c;
     }
@@ -128,7 +127,7 @@ class Rank {
   // Exact below top_k.
   __device__ unsigned int ahead(int i) const { return ahead_[i]; }
 
-  // Whether any pixel of the warp may still be.
+  // Whether any target of the warp may still be among the top_k.
   __device__ bool is_open() const {
     bool open = false;
 #pragma unroll
@@ -142,7 +141,7 @@ class Rank {
   unsigned int ahead_[kPixels];
 };
 
-// Calls `meet(pixel, class, score)` class after class while `goes_on()`, asked now and then.
+// Calls `meet(pixel, class, score)` class after class while `goes_on()`, asked before each batch.
 template <class T, bool kVector, class GoesOn, class Meet>
 __device__ void walk(PixelScores<T, kVector>& scores, unsigned int classes, GoesOn&& goes_on,
                      Meet&& meet) {
@@ -226,7 +225,7 @@ __global__ void __launch_bounds__(kThreads,
           preds_at[i] = preds_at[0] + i;
           target_at[i] = target_at[0] + i * job.elements.target_stride[job.elements.rank - 1];
         } else {
-          // Past the end: the last pixels again, judged by nobody.
+          // Past the end the last pixels are read again, but not judged.
           const std::int64_t last = job.element_count - (kVector ? kPixels : 1);
           const Offsets at = job.elements(min(mine + i * kStep, last));
           preds_at[i] = at.preds;

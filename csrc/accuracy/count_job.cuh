@@ -1,4 +1,10 @@
 // What a counting kernel is told: where the elements lie, what to count, where the counts go.
+//
+// Elements form groups, one for each fraction or set of class counts: the whole batch, a sample, a
+// label, or a label of a sample. The blocks of a group take its elements in turns, a tile at a
+// time; a block's share of a group is a unit. A slot is a class with counters of its own, or all
+// classes together; a field is a kind of counter, a cell one field of one slot. The scores of one
+// element are a row; threads that share a row or a short group are lanes of a team.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +24,7 @@ struct Offsets {
   std::int64_t target = 0;
 };
 
-// Row-major indices over a few dimensions to offsets in both tensors.
+// Maps row-major indices over a few dimensions to offsets in both tensors.
 template <int kCapacity>
 struct IndexMap {
   int rank = 0;
@@ -26,8 +32,8 @@ struct IndexMap {
   std::int64_t preds_stride[kCapacity] = {};
   std::int64_t target_stride[kCapacity] = {};
 
-  // Dimensions come from the outermost to the innermost; those that continue each other in both
-  // tensors become one, for an index costs a division each.
+  // Dimensions are appended from the outermost to the innermost, and merged where both tensors
+  // allow it, since each one costs a division per index.
   void append(std::int64_t extent, std::int64_t preds, std::int64_t target) {
     if (extent == 1) return;
     if (rank > 0 && preds_stride[rank - 1] == preds * extent &&
@@ -59,17 +65,17 @@ struct IndexMap {
   }
 };
 
-// ---- Workspace, all of it in Workspace::zeroed.
+// Workspace, all of it in Workspace::zeroed.
 
 struct GridTotals {
   unsigned long long bad_labels;
   unsigned long long bad_first;  // complement of the lowest error_order, so that zero means none
-  unsigned long long counted;    // elements, for the blocks that finish a group together
-  unsigned int outside;          // a score lay outside [0, 1]
+  unsigned long long counted;    // elements, where a separate kernel finishes the group
+  unsigned int outside;          // whether a score lay outside [0, 1]
   unsigned int ticket;
 };
 
-// Of a mean that several blocks finish.
+// The terms of a mean that several blocks finish.
 struct ScoreTotals {
   unsigned long long sum;
   unsigned long long count;
@@ -81,7 +87,7 @@ struct GroupTotals {
   unsigned int ticket;
 };
 
-// Binary or multilabel elements of a group, under both readings of the scores.
+// Counts of a group's elements, with scores read both as probabilities and as logits.
 struct ElementTotals {
   unsigned long long probability_correct;
   unsigned long long logit_correct;
@@ -91,13 +97,13 @@ struct ElementTotals {
   unsigned long long positive;
 };
 
-// The order in which a group's class counters follow each other, `slots` of each. The last is not
-// always there. Of ranks there is one for each number of missed k, then the last.
+// The fields of a group's class counters in memory order, `slots` counters each. The last one is
+// not always there. Tally::kRanks has a field for each number of missed k instead of the first two.
 enum ClassField : int { kTruePositive = 0, kFalseNegative = 1, kFalsePositive = 2 };
 
-// Group sizes up to this fit three counters into one word: of a fraction, whose single atomic is
-// total and ticket at once, or of a class. A launch of a few microseconds notices each further
-// round trip to L2.
+// In groups of up to kPackedMask elements three counters fit into one word: those of a fraction,
+// whose single atomic is total and ticket at once, or those of a class. A launch of a few
+// microseconds notices each further round trip to L2.
 inline constexpr int kPackedBits = 21;
 inline constexpr unsigned long long kPackedMask = (1ull << kPackedBits) - 1;
 
@@ -107,8 +113,6 @@ enum class Tally : int {
   kRanks,     // how many of several k are missed, per class of a group or of all together
 };
 
-// Counted elements form groups, one for each fraction or set of class counts: the whole batch, a
-// sample, a label, or a label of a sample.
 struct CountJob {
   const void* preds = nullptr;
   const void* target = nullptr;
@@ -118,10 +122,10 @@ struct CountJob {
   IndexMap<kMaxRank> elements;  // within a group
   std::int64_t group_count = 1;
   std::int64_t element_count = 0;  // of one group
-  // Elements of a group that are adjacent in the logical order of the target.
+  // How many consecutive elements of a group are also consecutive in the target's logical order.
   std::int64_t adjacent = 1;
 
-  std::int64_t classes = 0;  // that are walked and counted
+  std::int64_t classes = 0;  // to be walked and counted
   std::int64_t class_stride = 0;
   int top_k = 1;
   TopKList top_ks;
@@ -129,7 +133,7 @@ struct CountJob {
   ScoreThreshold threshold;
   Tally tally = Tally::kFraction;
   Average average = Average::kMicro;
-  bool averages_labels = false;  // of a value, `classes` consecutive groups
+  bool averages_labels = false;  // a value is an average of `classes` consecutive groups
   bool predicts_labels = false;
 
   // Blocks of a group; with one, a block takes group after group.
@@ -137,37 +141,37 @@ struct CountJob {
   std::uint32_t blocks = 1;
   // Threads that share a row of scores or a group of elements.
   int lanes = 32;
-  // So few rows that the wait for a second look at them costs more than the bytes that one look,
-  // twice as long, reads in vain.
+  // There are so few rows that waiting for a second round of loads costs more than the bytes that a
+  // first round, twice as long, reads in vain.
   bool rows_at_once = false;
-  // Adjacent groups of single elements that a block takes side by side, and how many blocks that
-  // takes; none where teams of lanes take a group each.
+  // Adjacent groups that a block takes side by side, and how many blocks cover all groups; 0 where
+  // each group has a team of lanes.
   int columns = 0;
   std::uint32_t tiles = 0;
   bool is_line = false;  // scores whose elements lie one stride apart
-  // Threads that share a sample, a multiple of `lanes`, and the samples.
+  // Threads that share a sample, a multiple of `lanes`, and the number of samples.
   int sample_lanes = 32;
   std::int64_t samples = 0;
-  std::int64_t slots = 1;               // classes with counters of their own, or all together
+  std::int64_t slots = 1;               // classes with counters of their own, or 1
   std::int64_t class_cells = 0;         // counters of a group
   bool counts_false_positives = false;  // behind the other counters
   int mean_shift = 0;                   // fraction bits of a sum over the slots
-  // Where the fields of a class lie in global memory: side by side in one word, or a plane of words
-  // for each.
+  // The distance between the fields of a class in global memory: in words where each field has an
+  // array of its own, in bits where they share a word.
   std::int64_t field_stride = 0;
   int field_bits = 0;
-  // Copies of the class counters in shared memory, a power of two; none if outcomes go to global
+  // Copies of the class counters in shared memory, a power of two; 0 if outcomes go to global
   // memory at once.
   int shared_copies = 0;
   bool finish_separately = false;
   bool vectorized = false;  // four adjacent pixels lie in one aligned vector, for every class
 
   float* value = nullptr;
-  std::int64_t values = 0;  // none without `value`
+  std::int64_t values = 0;  // 0 without `value`
   CountsView counts;
-  bool counts_are_added = true;     // or written
-  bool counts_elements = false;     // binary or multilabel ones, not classes
-  std::int64_t pooled_classes = 1;  // among which the true negatives of pooled counts are counted
+  bool counts_are_added = true;     // or overwritten
+  bool counts_elements = false;     // these are binary or multilabel, not class labels
+  std::int64_t pooled_classes = 1;  // for the true negatives of pooled counts
   ErrorSlot* error = nullptr;
   std::int64_t call = 0;
   GridTotals* grid = nullptr;
@@ -188,7 +192,7 @@ struct CountJob {
 
   std::size_t shared_bytes() const { return sizeof(unsigned int) * shared_copies * class_cells; }
 
-  // Position in the target's logical row-major order, and back.
+  // Index in the target's logical row-major order, and back.
   __device__ std::int64_t logical_index(std::int64_t group, std::int64_t element) const {
     return (element / adjacent * group_count + group) * adjacent + element % adjacent;
   }
@@ -200,16 +204,16 @@ struct CountJob {
   }
 };
 
-// Of the kernels that judge elements alone.
+// For the kernels that judge elements one by one.
 inline constexpr int kElementThreads = 256;
 inline constexpr int kElementBlocksPerMultiprocessor = 4;
 inline constexpr int kElements = 4;      // of a thread, in flight together
-inline constexpr int kLineElements = 8;  // likewise, where they lie one stride apart
+inline constexpr int kLineElements = 8;  // likewise, where these lie one stride apart
 // More loads in flight need more registers.
 constexpr int column_blocks_per_multiprocessor(bool line) {
   return line ? 3 : kElementBlocksPerMultiprocessor;
 }
-// Of a word that holds how many blocks came and two counts, where nothing but a fraction is wanted.
+// Bits of the word in which line_fraction.cu counts arrived blocks and right elements.
 inline constexpr int kLineBlockBits = 12;
 inline constexpr int kLineCountBits = 25;
 
@@ -221,17 +225,17 @@ inline Walk walk_of(const CountJob& job) {
   return job.counts_false_positives ? Walk::kBoth : Walk::kRank;
 }
 
-// How many blocks of the class walk a multiprocessor holds, which makes the grid that is one wave.
+// Blocks of the class walk that fit on a multiprocessor; the grid is one wave of them.
 constexpr int walk_blocks_per_multiprocessor(std::size_t score_bytes, bool vectorized, Walk walk) {
   if (score_bytes == 8 || walk == Walk::kBoth) return 2;
   return vectorized && walk == Walk::kPrediction ? 4 : 3;
 }
 
-// Of the kernel that stages rows in shared memory, 32 for each warp.
+// For the kernel that stages rows in shared memory, 32 for each warp.
 inline constexpr int kStagedRowThreads = 128;
 inline constexpr int kStagedRowBlocksPerMultiprocessor = 8;
 
-// For the rows of a warp, with a word of padding after each 32.
+// Words for the rows of a warp, with a word of padding after each 32.
 SYNCFREE_HD std::size_t staged_words(std::size_t row_bytes) {
   const std::size_t words = (32 * row_bytes + 3) / 4;
   return words + words / 32 + 1;
@@ -245,7 +249,7 @@ cudaError_t launch_label_counts(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_element_fractions(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_line_fraction(const CountJob& job, cudaStream_t stream);
 cudaError_t launch_sample_fractions(const CountJob& job, cudaStream_t stream);
-// The class averages of a single group with many classes.
+// Finishes the class counts of a single group.
 cudaError_t launch_finish_classes(const CountJob& job, cudaStream_t stream);
 
 }  // namespace syncfree::accuracy

@@ -9,24 +9,24 @@
 namespace syncfree::accuracy {
 namespace {
 
-constexpr std::int64_t kSharedCounterBytes = 48000;  // a block's, without opting in to more
-constexpr std::int64_t kSharedCopyBytes = 16384;     // while several copies are worth their room
+constexpr std::int64_t kSharedCounterBytes = 48000;  // of a block, without opting in to more
+constexpr std::int64_t kSharedCopyBytes = 16384;     // of several copies together
 // More classes or fractions than these take a launch of their own to finish. That costs the host 4
-// us, and the GPU less than one last block does: by 1 us of 1000 classes, by 7 us of 4096.
+// us, and saves the GPU 1 us over one last block for 1000 classes, 7 us for 4096.
 constexpr std::int64_t kFusedClasses = 1024;
 constexpr std::int64_t kFusedFractions = 8192;
 constexpr std::int64_t kFusedLabelMeans = 16;
-// More fractions of samples than fit into a megabyte are finished where they are counted.
+// The most groups whose totals fit into a megabyte; more are finished where they are counted.
 constexpr std::int64_t kMostSampleTotals = (std::int64_t{1} << 20) / sizeof(ElementTotals);
 // Rows up to this length are shared by the lanes of a warp, longer ones by a block.
 constexpr std::int64_t kLaneRowBytes = 8192;
-// Rows up to this length are cheaper walked by one thread.
+// Rows up to this length are cheaper for one thread to walk.
 constexpr std::int64_t kWalkedRowBytes = 64;
-// Rows up to this length, one behind the other, are staged: with the counters of as many classes
-// they fit into the shared memory of a block.
+// Contiguous rows up to this length are staged: with the counters of as many classes they fit into
+// the shared memory of a block.
 constexpr std::int64_t kStagedRowBytes = 192;
 constexpr std::int64_t kMostRowBlocks = 65536;
-// Of the kernels with a block for each row, about as many as a multiprocessor holds.
+// Threads of block-per-row kernels, about as many as a multiprocessor holds.
 constexpr std::int64_t kRowThreads = 1024;
 constexpr std::int64_t kMostPrivateCounters = std::int64_t{1} << 23;
 
@@ -34,7 +34,7 @@ std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Which dimension of the target tells groups apart.
+// Whether a dimension of the target tells groups apart.
 bool is_group_dimension(const Problem& problem, int dimension) {
   if (dimension == 0) return problem.samplewise;
   return dimension == 1 && problem.task == Task::kMultilabel && !is_pooled(problem);
@@ -85,7 +85,7 @@ bool is_vectorized(const Problem& problem, const CountJob& job) {
   return aligned;
 }
 
-// Whether rows follow each other and each warp's share of a group begins at a whole vector.
+// Whether rows are contiguous and each warp's share of a group begins at a whole vector.
 bool are_staged(const Problem& problem, const CountJob& job) {
   const std::int64_t score_bytes = size_of(job.preds_dtype);
   if (job.preds_dtype == DType::kFloat64 || job.class_stride != 1) return false;
@@ -98,7 +98,7 @@ bool are_staged(const Problem& problem, const CountJob& job) {
   return aligned;
 }
 
-// `wanted` blocks for groups of `tiles` tiles each, several for a group while groups are few.
+// Spreads `wanted` blocks over groups of `tiles` tiles, several per group while groups are few.
 void spread_blocks(CountJob& job, std::int64_t tiles, std::int64_t wanted) {
   std::int64_t per_group = std::clamp<std::int64_t>(wanted / job.group_count, 1, tiles);
   const bool many_counters = job.tally != Tally::kFraction && job.group_count > 1 &&
@@ -109,8 +109,8 @@ void spread_blocks(CountJob& job, std::int64_t tiles, std::int64_t wanted) {
                                                         : std::min(job.group_count, wanted));
 }
 
-// Class counters in shared memory where a block counts enough to pay for clearing and flushing.
-// `in_waves`: more blocks than run at a time, of which none shall linger.
+// Puts class counters in shared memory where a block counts enough to pay for clearing and
+// flushing. `in_waves`: the grid is more than one wave, so that no block should linger at its end.
 void place_class_counters(Plan& plan, std::int64_t tiles, std::int64_t rows_per_tile,
                           int most_copies, bool in_waves = false) {
   CountJob& job = plan.job;
@@ -157,7 +157,7 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
   }
   const bool argmax = needs_predicted_class(problem);
   plan.kernel = argmax ? Kernel::kArgmaxRows : Kernel::kRankRows;
-  // Blocks count rows in 32 bits, which only an expanded tensor can exceed.
+  // Block-per-row kernels count rows in 32 bits, which only an expanded tensor can exceed.
   const std::int64_t row_count = job.group_count * job.element_count;
   if (row_bytes <= kLaneRowBytes || row_count >> 31 != 0) {
     // Four vectors a lane are in flight together.
@@ -169,8 +169,8 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
     spread_blocks(job, tiles, multiprocessors * 8);
     place_class_counters(plan, tiles, rows_per_tile, 4);
   } else {
-    // A few very long rows need more threads each to keep the memory busy; of shorter ones more
-    // have to be on their way at a time.
+    // A few very long rows need more threads each to keep the memory busy; of shorter rows more
+    // must be in flight at a time.
     const bool is_long = row_bytes > 4 * kLaneRowBytes;
     const bool few = row_count <= 2 * multiprocessors && is_long;
     job.lanes = few ? 1024 : argmax && is_long ? 256 : 128;
@@ -185,7 +185,7 @@ void plan_scores(const Problem& problem, Plan& plan, std::int64_t multiprocessor
   }
 }
 
-// A thread for every few elements: a power of two of a warp's lanes, or a block.
+// Threads that share a group, one for every few elements: a power of two up to a warp, or a block.
 int lanes_for(std::int64_t elements) {
   if (elements >= 2048) return kElementThreads;
   int lanes = 1;
@@ -193,8 +193,8 @@ int lanes_for(std::int64_t elements) {
   return lanes;
 }
 
-// Whether nothing but one fraction of a line is wanted, whose counts fit into a word. Each block
-// that leaves elements out has to wait for a fence there: with many of them the totals are quicker.
+// Whether nothing but one fraction of a line of scores is wanted, whose counts fit into a word. A
+// block that leaves elements out needs a fence there: where many do, the totals are quicker.
 bool is_line_fraction(const CountJob& job, std::int64_t multiprocessors) {
   return job.is_line && job.group_count == 1 && job.values == 1 && !job.averages_labels &&
          !job.counts.wanted() && !job.rule.has_ignore_index &&
@@ -227,14 +227,14 @@ void plan_elements(const Problem& problem, Plan& plan, std::int64_t multiprocess
   if (groups_are_adjacent || job.lanes == kElementThreads) {
     job.is_line = !job.predicts_labels && elements.rank <= 1;
     if (is_line_fraction(job, multiprocessors)) plan.kernel = Kernel::kLineFraction;
-    // Rows of a warp's width keep the atomics on the totals few, wider ones short groups busy.
+    // Columns as wide as a warp keep atomics on the totals few; more keep short groups busy.
     const std::int64_t rows =
         groups_are_adjacent
             ? std::clamp<std::int64_t>(divide_up(job.element_count, kLineElements), 1, 8)
             : kElementThreads;
     const std::int64_t columns = std::min(job.group_count, kElementThreads / rows);
     const std::int64_t tiles = divide_up(job.group_count, columns);
-    // As many batches for each thread of one wave as there must be, and all threads the same.
+    // The fewest batches per thread with which one wave covers all elements, equal for all threads.
     const std::int64_t batch = kLineElements * (kElementThreads / columns);
     const std::int64_t most = std::max<std::int64_t>(
         multiprocessors * column_blocks_per_multiprocessor(job.is_line) / tiles, 1);

@@ -1,4 +1,4 @@
-// Counts of elements that are judged alone: binary, multilabel, and class labels pooled.
+// Counts of elements that are judged one by one: binary, multilabel, and pooled class labels.
 #include "accuracy/element_totals.cuh"
 #include "accuracy/launch_job.cuh"
 
@@ -41,7 +41,7 @@ __device__ void add_to_shared(Counts& sum, const Counts& counts) {
 }
 
 // A block takes a few adjacent groups side by side, as labels lie in memory, or a single long one,
-// and every so many elements of them. It adds to a total once, however many threads counted.
+// whose elements its blocks take in turns. It adds to a total once, however many threads counted.
 template <class T, bool kLine>
 __global__ void __launch_bounds__(kThreads, column_blocks_per_multiprocessor(kLine))
     judge_by_columns(const __grid_constant__ CountJob job) {

@@ -1,16 +1,17 @@
-// Judges elements one by one, binary, multilabel, or class labels pooled, and sums up over threads.
+// Judges elements one by one, binary, multilabel or pooled class labels, and sums up over threads.
+// A line is scores whose elements lie one stride apart.
 #pragma once
 
 #include "accuracy/tally.cuh"
 
 namespace syncfree::accuracy {
 
-// Scores of this type; or labels, whose type is told at run time.
+// What an ElementJudge is made for: the type of scores, or Labels, whose type is a run-time tag.
 struct Labels {};
 template <class T>
 inline constexpr bool kScores = !std::is_same_v<T, Labels>;
 
-// As ElementTotals.
+// The counts of ElementTotals for one thread or block.
 struct Counts {
   unsigned int probability_correct = 0;
   unsigned int logit_correct = 0;
@@ -44,8 +45,8 @@ __device__ inline unsigned long long shuffled(unsigned long long count, int offs
   return __shfl_xor_sync(0xffffffffu, count, offset);
 }
 
-// The sum over a team of threads: a power of two of lanes, at most a warp, in all of them; or a
-// whole block, valid in thread 0.
+// The sum over a team of threads: a power of two up to a warp, valid in all of them; or a whole
+// block, valid in thread 0.
 template <class Sum>
 __device__ Sum sum_over_team(Sum sum, int lanes) {
   if (lanes == kElementThreads) {
@@ -58,7 +59,7 @@ __device__ Sum sum_over_team(Sum sum, int lanes) {
   return sum;
 }
 
-// Of elements `step` apart; a bit for each bad one.
+// Reports elements `step` apart, by a bit for each bad one.
 __device__ __noinline__ inline void report_bad_labels(const CountJob& job, std::int64_t group,
                                                       std::int64_t first, std::int64_t step,
                                                       unsigned int bad_targets,
@@ -71,8 +72,8 @@ __device__ __noinline__ inline void report_bad_labels(const CountJob& job, std::
   }
 }
 
-// Looks at the elements of a line again. For after the loop over them: across a call in it few
-// registers would survive.
+// Reads the targets of a line again and reports the bad ones. Called after the loop over the line:
+// within the loop, few registers would survive a call.
 __device__ __forceinline__ void report_bad_line(const CountJob& job, std::int64_t group,
                                                 std::int64_t base, std::int64_t first,
                                                 std::int64_t step) {
@@ -86,8 +87,8 @@ __device__ __forceinline__ void report_bad_line(const CountJob& job, std::int64_
   }
 }
 
-// A batch of scores is counted in one word of six fields, by a multiplication for each: how many
-// are valid, predicted by either bound, and how many of these are positives.
+// A batch of scores is counted in one word of six fields, by one multiplication per score: how many
+// are valid, positive by either bound, and how many of each of these have a positive target.
 inline constexpr int kBatchFieldBits = 5;
 static_assert(kLineElements < 1 << kBatchFieldBits);
 
@@ -99,7 +100,7 @@ struct ScoreBounds {
       : probability(static_cast<Compute>(threshold.probability)),
         logit(static_cast<Compute>(threshold.logit)) {}
 
-  // Where the element is counted: among the valid ones, and those that each bound predicts.
+  // Ones in the field of valid scores and in those of the bounds by which the score is positive.
   __device__ unsigned int places(Compute score) const {
     return 1u | (score > probability ? 1u << (2 * kBatchFieldBits) : 0u) |
            (score >= logit ? 1u << (4 * kBatchFieldBits) : 0u);
@@ -159,9 +160,9 @@ class ElementJudge {
     if ((bad_targets | bad_preds) != 0) reject(first, step, bad_targets, bad_preds);
   }
 
-  // Scores from `first` on, `step` elements apart, in a group of one dimension. The branch on the
-  // target's type stands outside of the loop, whose batches are full, and so does the report: that
-  // leaves registers for more loads in flight. The rest makes one more batch.
+  // Judges scores from `first` on, `step` elements apart, in a group of one dimension. The branch
+  // on the target's type stands outside the loop over full batches, and so does the report of bad
+  // labels: that leaves registers for more loads in flight. The rest makes one more batch.
   __device__ void judge_line(const Offsets& base, std::int64_t first, std::int64_t step) {
     const std::int64_t batch_step = kLineElements * step;
     const std::int64_t start = first;
@@ -181,13 +182,13 @@ class ElementJudge {
   bool outside = false;
 
  private:
-  // Past the end: the first element again, which `state_of` takes for an ignored one.
+  // Past the end the first element is read again, which `state_of` takes for an ignored one.
   __device__ void locate(const Offsets& base, std::int64_t first, std::int64_t step,
                          std::int64_t (&preds_at)[kElements],
                          std::int64_t (&target_at)[kElements]) const {
     const auto& elements = job_.elements;
     const Offsets start = elements(first);
-    // Of elements along one dimension.
+    // For elements along one dimension.
     const Offsets stride = {step * elements.preds_stride[0], step * elements.target_stride[0]};
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
@@ -263,7 +264,7 @@ class ElementJudge {
     add_batch(counts, batch);
   }
 
-  // Bad elements: a bit for each of those `step` apart.
+  // `targets` and `preds`: a bit for each bad one of the elements `step` apart.
   __device__ void reject(std::int64_t first, std::int64_t step, unsigned int targets,
                          unsigned int preds) {
     if (job_.rule.report)

@@ -1,4 +1,4 @@
-// Totals of binary and multilabel groups in global memory, from blocks' counts to results.
+// Totals of groups of elements in global memory, from the counts of blocks to results.
 #pragma once
 
 #include "accuracy/element_judge.cuh"
@@ -53,13 +53,14 @@ __device__ inline ElementTotals read_totals(const CountJob& job, std::int64_t gr
           __ldcg(&totals.positive)};
 }
 
-// Of one group, handed over where counts are wanted. Leaves zeros.
+// The counts of one group, under the reading of the scores that applies.
 struct Outcome {
   unsigned long long correct;
   unsigned long long valid;
   unsigned long long positive;
 };
 
+// Takes the totals of a group and leaves zeros; hands the counts over where they are wanted.
 __device__ inline Outcome settle(const CountJob& job, std::int64_t group, bool logits) {
   const ElementTotals totals = read_totals(job, group);
   job.element_totals[group] = {};
@@ -106,8 +107,8 @@ __device__ inline float label_average(const CountJob& job, std::int64_t first, b
   return safe_fraction(sum, valid);
 }
 
-// The `turn`-th of `turns` blocks: totals become counts and values. Returns how many labels of the
-// whole grid were bad, in all threads.
+// Block-wide, by the `turn`-th of `turns` blocks: turns totals into counts and values. Returns, in
+// all threads, how many labels of the whole grid were bad.
 __device__ inline unsigned long long finish_values(const CountJob& job, std::int64_t turn,
                                                    std::int64_t turns) {
   const unsigned long long bad_labels = job.rule.report ? __ldcg(&job.grid->bad_labels) : 0;
@@ -129,7 +130,7 @@ __device__ inline unsigned long long finish_values(const CountJob& job, std::int
   return bad_labels;
 }
 
-// The last block, once all have read the grid's totals.
+// Called by the last block once all have read the grid's totals.
 __device__ inline void clear_grid_totals(const CountJob& job, unsigned long long bad_labels) {
   if (threadIdx.x != 0) return;
   job.grid->outside = 0;
@@ -137,9 +138,9 @@ __device__ inline void clear_grid_totals(const CountJob& job, unsigned long long
 }
 
 // Block-wide, by every block once its counts are in the totals. `outside`: whether a score of the
-// thread lay outside [0, 1]. Each thread says so by itself: a vote of the block (BAR.RED) ended in
-// an illegal instruction on an H200 where bad labels were reported within the loop, for a reason
-// not found.
+// thread lay outside [0, 1]. Each thread sets the flag by itself: a vote of the block (BAR.RED)
+// ended in an illegal instruction on an H200 where bad labels were reported within the loop; the
+// cause was not found.
 __device__ inline void close_block(const CountJob& job, bool outside) {
   if (outside) *static_cast<volatile unsigned int*>(&job.grid->outside) = 1;
   if (job.finish_separately) return;

@@ -1,5 +1,5 @@
-// Counts and averages of so many classes, or behind so many blocks, that a last block among them
-// would take longer than another launch.
+// Finishes counts and averages in a launch of its own, where a last block would take longer: for
+// many classes, or after many blocks.
 #include <algorithm>
 
 #include "accuracy/tally.cuh"

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   store(reduction, 0, sum.mean(reduction));
 }
 
-// Of the only group; one block does it all where there are few classes.
+// For the only group; one block does it all where there are few classes.
 bool takes_several_blocks(const Reduction& reduction) {
   return !has_values_of_classes(reduction) && reduction.groups == 1 &&
          reduction.classes > 4 * kThreads;

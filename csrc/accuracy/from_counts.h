@@ -12,8 +12,8 @@ struct Reduction {
   Average average = Average::kMicro;
   bool top_one = true;  // top_k is 1
 
-  // Counts (groups, classes): a value for each group, or, for binary counts and without average,
-  // for each of them.
+  // Counts (groups, classes). There is a value for each group or, for binary counts and without
+  // average, for each count.
   const std::int64_t* data[kCountKinds] = {};
   std::int64_t group_stride[kCountKinds] = {};
   std::int64_t class_stride[kCountKinds] = {};

@@ -23,7 +23,7 @@ SYNCFREE_HD bool has_values_of_classes(const Reduction& reduction) {
   return reduction.task == Task::kBinary || reduction.average == Average::kNone;
 }
 
-// The fraction that an accuracy is, of one class or label.
+// The accuracy of one class or label, as a fraction.
 struct Fraction {
   std::uint64_t part, whole;
 };
@@ -39,13 +39,13 @@ SYNCFREE_HD float value_of_class(const Reduction& reduction, std::int64_t group,
 }
 
 // A weighted sum of fractions in integers, which threads may add up in any order: whole numbers,
-// and the rest with `shift` fraction bits.
+// and a rest with `shift` fraction bits.
 struct WeightedSum {
   std::uint64_t whole = 0;
   std::uint64_t rest = 0;
   std::uint64_t weight = 0;
 
-  // Room for a rest below 1 of each class.
+  // Leaves room for a rest below 1 of each class.
   SYNCFREE_HD static int shift(const Reduction& reduction) {
     return fixed_point_shift(static_cast<std::uint64_t>(reduction.classes));
   }

@@ -1,11 +1,11 @@
-// Counts on their way to a metric's states, or to the memory of samples.
+// Hands counts over: adds them to a metric's states, or writes those of samples.
 #pragma once
 
 #include "accuracy/count_job.cuh"
 
 namespace syncfree::accuracy {
 
-// One thread for each place. `index` is that of the class or label, among all samples'.
+// Called by one thread for each place. `index`: of the class or label, counted over all samples.
 __device__ inline void hand_over(const CountJob& job, std::int64_t index, unsigned long long tp,
                                  unsigned long long fp, unsigned long long tn,
                                  unsigned long long fn) {
@@ -21,7 +21,7 @@ __device__ inline void hand_over(const CountJob& job, std::int64_t index, unsign
   }
 }
 
-// Of all classes together, each wrong element is a false positive of one and a false negative of
+// For all classes together: each wrong element is a false positive of one and a false negative of
 // another. With an unknown number of classes TorchMetrics takes it as 1, and `tn` goes below zero.
 __device__ inline void hand_over_pooled(const CountJob& job, std::int64_t group,
                                         unsigned long long correct, unsigned long long valid) {

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       std::int64_t preds_at[kElements], target_at[kElements];
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
-        // Past the end: the last element again, judged by nobody.
+        // Past the end the last element is read again, but not judged.
         const std::int64_t element = min(tile + i * kThreads + threadIdx.x, job.element_count - 1);
         const Offsets at = job.elements(element);
         preds_at[i] = base.preds + at.preds;

@@ -11,10 +11,11 @@ namespace syncfree::accuracy {
 
 enum class LabelState : int { kValid, kIgnored, kBad };
 
-// What stands for a floating value that is no integer. No floating type has a whole number so near
-// to -2^63, but an integer tensor may hold these two as labels.
+// Marks stand for floating values that are no int64: kNoLabel for NaN and numbers out of range,
+// kFractionLabel for fractions that are not truncated. No floating type has a whole number this
+// close to -2^63, but an integer tensor may hold these two as labels.
 inline constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::min() + 1;
-// A predicted "label" like 2.5: a wrong prediction, not a bad label.
+// As a prediction it counts as wrong, not as a bad label.
 inline constexpr std::int64_t kFractionLabel = kNoLabel + 1;
 
 SYNCFREE_HD bool is_mark(std::int64_t label) {
@@ -49,11 +50,11 @@ struct LabelRule {
   std::int64_t classes = 0;  // 2 for binary and multilabel; 0 for predicted labels of unknown range
   std::int64_t ignore_index = 0;
   bool has_ignore_index = false;
-  bool truncate = true;           // predicted labels with a fraction
-  bool truncate_target = true;    // true ones; binary and multilabel know only 0 and 1
+  bool truncate = true;           // fractions of predicted labels
+  bool truncate_target = true;    // of targets; binary and multilabel ones are only 0 or 1
   bool target_has_marks = false;  // it is floating: a mark equals no label
   bool preds_have_marks = false;
-  bool has_fractions = false;  // among the predicted labels
+  bool has_fractions = false;  // a predicted label may be kFractionLabel
   bool bad_is_wrong = false;   // a bad label is counted, as a wrong prediction, and not reported
   bool report = true;
 

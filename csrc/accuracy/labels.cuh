@@ -5,7 +5,7 @@
 
 namespace syncfree::accuracy {
 
-// One branch on the type for all, so that the loads are in flight together.
+// One branch on the type for all of them, so that their loads are in flight together.
 template <int kCount>
 SYNCFREE_HD void load_labels(const void* labels, DType dtype, const std::int64_t (&offsets)[kCount],
                              bool truncate, std::int64_t (&values)[kCount]) {
@@ -24,8 +24,8 @@ __device__ __noinline__ inline void report_bad_label(const CountJob& job, std::i
   atomicMax(&job.grid->bad_first, static_cast<unsigned long long>(~order));
 }
 
-// One thread, once every other block's reports are visible. Returns whether any label was bad,
-// hands them to the host and leaves the totals zero.
+// Called by one thread once all other blocks' reports are visible. Returns whether any label was
+// bad; if so, hands the report to the host and leaves the totals zero.
 __device__ __noinline__ inline bool publish_bad_labels(const CountJob& job) {
   const unsigned long long count = __ldcg(&job.grid->bad_labels);
   if (count == 0) return false;

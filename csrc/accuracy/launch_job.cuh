@@ -1,4 +1,4 @@
-// The launch of a kernel that counts.
+// Launches a counting kernel.
 #pragma once
 
 #include "accuracy/count_job.cuh"
@@ -6,7 +6,7 @@
 
 namespace syncfree::accuracy {
 
-// The kernel waits for the one ahead, as BlockTally does for those that have one.
+// Launches early: the kernel must wait for the one ahead; a BlockTally does that.
 inline cudaError_t launch_job(void (*kernel)(CountJob), unsigned int threads,
                               std::size_t shared_bytes, cudaStream_t stream, const CountJob& job) {
   return launch_early(kernel, job.blocks, threads, shared_bytes, stream, job);

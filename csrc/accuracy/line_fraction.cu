@@ -1,8 +1,8 @@
 // The fraction of a line of scores, binary or of all labels together, where nothing else is wanted.
 //
 // The way from the last score to the value is a good part of the few microseconds of such a call.
-// Here it is one addition in memory: it brings a block's counts, tells whether they were the last,
-// and what all are together.
+// Here it is one atomic addition, which delivers a block's counts, tells whether they were the last
+// ones, and returns the totals.
 #include <cuda/atomic>
 
 #include "accuracy/element_judge.cuh"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = kElementThreads;
 
-// A word holds how many blocks came, the elements that are right by either bound, and two marks.
+// A word holds how many blocks arrived, how many elements are right by each bound, and two marks.
 constexpr int kLogitShift = kLineBlockBits + kLineCountBits;
 constexpr unsigned long long kBlockMask = (1ull << kLineBlockBits) - 1;
 constexpr unsigned long long kCountMask = (1ull << kLineCountBits) - 1;
@@ -38,10 +38,10 @@ __device__ void close_line(const CountJob& job, const LineSums& sums) {
   unsigned long long marks = sums.outside != 0 ? kOutside : 0;
   if (sums.left_out != 0) {
     atomicAdd(&totals.valid, static_cast<unsigned long long>(sums.left_out));
-    __threadfence();  // behind the block's bad labels, too
+    __threadfence();  // orders the block's bad labels, too
     marks |= kLeftOut;
   }
-  // Of one thread and one word: they come before the counts do.
+  // The operations of one thread on one word stay in order: the marks are there before the counts.
   if (marks != 0) word.fetch_or(marks, cuda::memory_order_relaxed);
   const unsigned long long mine =
       1ull | static_cast<unsigned long long>(sums.probability_correct) << kLineBlockBits |

@@ -12,7 +12,7 @@ constexpr int kResidentThreads = 1024;
 constexpr int kResidentThreads = 1536;
 #endif
 
-// The first `kFirst` vectors of a lane are asked for before anything is known of the target.
+// The first `kFirst` vectors of a lane are loaded before anything is known of the target.
 template <class T, int kFirst>
 __global__ void __launch_bounds__(kWarpKernelThreads)
     rank_by_lanes(const __grid_constant__ CountJob job) {
@@ -53,7 +53,7 @@ __device__ bool row_is_lost(unsigned int* ahead, unsigned int count, unsigned in
 template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads, kResidentThreads / kThreads)
     rank_by_blocks(const __grid_constant__ CountJob job) {
-  // By turns, so that clearing one needs no barrier of its own.
+  // Used alternately, so that clearing one needs no barrier of its own.
   __shared__ unsigned int ahead[2];
   if (threadIdx.x < 2) ahead[threadIdx.x] = 0;
   __syncthreads();

@@ -1,4 +1,4 @@
-// The walk over contiguous rows of scores and their targets, whatever is asked of a row.
+// Walks contiguous rows of scores and their targets, whatever is asked of a row.
 #pragma once
 
 #include "accuracy/score_row.cuh"
@@ -16,16 +16,16 @@ __device__ inline unsigned int sum_over_lanes(unsigned int value, unsigned int l
   return value;
 }
 
-// A row need not wait for its target where nearly all rows are scored: without an ignored label.
-// kAtOnce: rows can be visited whatever their targets are.
+// Whether a row's target is judged before its scores are loaded. It need not be if rows can be
+// visited whatever their targets are (kAtOnce) and nearly all are scored: without an ignored label.
 template <bool kAtOnce>
 __device__ bool judges_first(const CountJob& job) {
   return !kAtOnce || job.rule.has_ignore_index;
 }
 
 // Short rows: a power of two of lanes, at most a warp, shares one. Calls `visit(group, target, row,
-// scored, admitted)` with whole warps; where a row is not `scored`, it is empty. One lane of the
-// others asks `admitted()` before it counts.
+// scored, admitted)` with whole warps; a row that is not `scored` is empty. For a scored row one
+// lane asks `admitted()` before it counts.
 template <class T, bool kAtOnce, class Visit>
 __device__ __forceinline__ void walk_rows_by_lanes(const CountJob& job,
                                                    BlockTally<kWarpKernelThreads>& tally,
@@ -89,7 +89,7 @@ __device__ __forceinline__ void walk_rows_by_blocks(const CountJob& job,
             [&] { return judged || tally.admit(group, r, target); });
     }
     tally.template close<true>(group, [&] {
-      // Not kept over the rows, whose loop is short of registers.
+      // Not kept across the loop over rows, which is short of registers.
       const unsigned int turn = unit % job.blocks_per_group;
       return (rows - turn + job.blocks_per_group - 1) / job.blocks_per_group;
     });

@@ -1,5 +1,5 @@
-// Values or counts of so many samples that totals of each would take more memory than a launch may:
-// a team of threads finishes a sample by itself. Scores count as probabilities until one of them
+// Values or counts of so many samples that totals of each would take too much memory: a team of
+// threads counts and finishes a sample by itself. Scores count as probabilities until one of them
 // proves that they are logits; then a second launch counts them again, as on the CPU.
 #include "accuracy/element_judge.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = kElementThreads;
 
-// A thread's share of a group's positives, those that judging the elements will count.
+// A thread's share of a group's positives: those that will be counted when the elements are judged.
 template <class T>
 __device__ unsigned int count_positives(const CountJob& job, std::int64_t group, int lane) {
   const Offsets base = job.groups(group);
@@ -39,7 +39,7 @@ __device__ Counts count_elements(const CountJob& job, std::int64_t group, int la
 }
 
 // Block-wide: the values of the block's samples, one for each team of `sample_lanes`. Within a team
-// `lanes` threads share a label, and labels are dealt out by turns.
+// each `lanes` threads share a label, and they take labels in turns.
 template <class T>
 __device__ bool evaluate_samples(const CountJob& job, bool logits) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -70,7 +70,7 @@ __device__ bool evaluate_samples(const CountJob& job, bool logits) {
   bool outside = false;
   float value = 0.0f;
   unsigned long long sum = 0;
-  // Threads without a label stay: the others' sums need whole warps.
+  // Threads without a label stay: the sums of the others need whole warps.
   for (std::int64_t round = 0; round < labels; round += turns) {
     const std::int64_t label = round + first_label;
     Counts counts;
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, kElementBlocksPerMultiprocessor)
     judge_samples(const __grid_constant__ CountJob job, bool logits) {
   const bool refuted = kScores<T> && __ldcg(&job.grid->outside) != 0;
   if (logits && !refuted) return;
-  // Threads of a block may learn of it at different times.
+  // Threads of a block may see the flag at different times.
   const bool in_vain = __syncthreads_or(!logits && refuted);
   const bool outside = !in_vain && evaluate_samples<T>(job, logits);
   if (kScores<T> && __syncthreads_or(outside) && threadIdx.x == 0)

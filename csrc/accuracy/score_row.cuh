@@ -44,15 +44,15 @@ struct ScoreRow {
   }
 };
 
-// ---- Rank: a rival is ahead if `!(score <= bound)`, which makes NaN the greatest; the bound is
-// the target's score after the target, where ties lose, and the next value below it before the
-// target, where ties win.
+// Rank: a rival is ahead if `!(score <= bound)`, which makes NaN the greatest. For rivals after the
+// target, where ties lose, the bound is the target's score; for those before it, where ties win, it
+// is the next value below.
 template <class T>
 struct RankBounds {
   T before;
   T after;
 
-  // A NaN target has no bound that NaN rivals after it stay below: RankScan counts none of those.
+  // For a NaN target no bound excludes the NaN rivals after it: callers do not count those.
   __device__ explicit RankBounds(T target) : after(target) {
     using Bits = BitsOf<T>;
     constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
@@ -106,7 +106,7 @@ __device__ unsigned int count_exceeding(const uint4& words, T bound) {
   }
 }
 
-// Vectors of a row on their way to a thread, the `first` and others `lanes` apart.
+// Vectors of a row that a thread loads together: `first` and others `lanes` apart.
 template <class T, int kCount>
 struct RowChunk {
   unsigned int first;
@@ -124,8 +124,7 @@ struct RowChunk {
 };
 
 // Counts the classes ahead of the target, `lanes` threads together, a chunk at a time. Which
-// vectors that takes does not depend on the target's score, so that the first are on their way
-// while it arrives.
+// vectors are read does not depend on the target's score: the first are loaded while it arrives.
 template <class T>
 class RankScan {
  public:
@@ -190,7 +189,7 @@ class RankScan {
   unsigned int counted_vectors_;
 };
 
-// ---- Maximum.
+// Maximum.
 
 __device__ inline unsigned int packed_max(unsigned int a, unsigned int b, Half) {
   const __half2 larger =

@@ -11,23 +11,23 @@ constexpr int kThreads = kStagedRowThreads;
 constexpr int kVectors = 6;  // of a thread, in flight together
 
 // A word of padding after each 32 spreads rows of every length over the banks of shared memory, and
-// the four words of neighbouring vectors too.
+// the four words of adjacent vectors too.
 __device__ unsigned int padded(unsigned int word) {
   return word + word / 32;
 }
 
-// The scores of 32 rows, one behind the other.
+// The scores of 32 rows, one after another.
 template <class T>
 class StagedRows {
  public:
   __device__ explicit StagedRows(unsigned int* words) : words_(words) {}
 
-  // `count` scores, from an aligned address. Warp-wide; all lanes may read afterwards.
+  // Copies `count` scores from an aligned address. Warp-wide; all lanes may read afterwards.
   __device__ void copy(const T* scores, unsigned int count) {
     const unsigned int lane = threadIdx.x % 32;
     const unsigned int vectors = count / kVectorLength<T>;
     const auto* body = reinterpret_cast<const uint4*>(scores);
-    __syncwarp();  // the rows before are read
+    __syncwarp();  // the previous rows have been read
     for (unsigned int first = lane; first < vectors; first += 32 * kVectors) {
       uint4 loaded[kVectors] = {};
 #pragma unroll
@@ -46,7 +46,7 @@ class StagedRows {
 
  private:
   __device__ void store(unsigned int vector, const uint4& words) {
-    unsigned int* at = words_ + padded(4 * vector);  // padding comes between vectors alone
+    unsigned int* at = words_ + padded(4 * vector);  // no padding lies within a vector
     at[0] = words.x;
     at[1] = words.y;
     at[2] = words.z;
@@ -162,7 +162,7 @@ cudaError_t launch_staged_rows(const CountJob& job, cudaStream_t stream) {
     if constexpr (sizeof(T) <= 4)
       return launch_for<T>(job, stream);
     else
-      return cudaErrorInvalidValue;  // no plan has it
+      return cudaErrorInvalidValue;  // no plan chooses it
   });
 }
 

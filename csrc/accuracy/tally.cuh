@@ -1,4 +1,4 @@
-// Outcomes of rows and pixels, from a thread's counters to the result, in one launch.
+// Outcomes of elements (right, wrong, left out): from threads to the result in one launch.
 #pragma once
 
 #include "accuracy/class_counts.cuh"
@@ -6,15 +6,16 @@
 
 namespace syncfree::accuracy {
 
-// One thread of a block adds what its block counted; whoever completes the group hands it over.
-// `visited` elements of the group were looked at, ignored and bad ones included.
+// Called by one thread of a block: adds what the block counted to its group; the block that
+// completes the group makes the result. `visited`: elements looked at, ignored and bad ones
+// included.
 __device__ __forceinline__ void close_fraction(const CountJob& job, std::int64_t group,
                                                unsigned long long correct, unsigned long long valid,
                                                unsigned long long visited) {
   const auto elements = static_cast<unsigned long long>(job.element_count);
   if (job.blocks_per_group > 1) {
     GroupTotals& totals = job.group_totals[group];
-    if (job.rule.report && valid != visited) __threadfence();  // behind the block's bad labels
+    if (job.rule.report && valid != visited) __threadfence();  // orders the block's bad labels
     if (elements <= kPackedMask) {
       const unsigned long long mine = visited << (2 * kPackedBits) | valid << kPackedBits | correct;
       const unsigned long long sum = atomicAdd(&totals.correct, mine) + mine;
@@ -64,7 +65,7 @@ class BlockTally {
   __device__ void open() {
     correct_ = valid_ = 0;
     if (job_.tally == Tally::kFraction) return;
-    __syncthreads();  // the counters of the group before are read and cleared
+    __syncthreads();  // those of the previous group have been read and cleared
     if (job_.shared_copies == 0) return;
     const auto cells = static_cast<unsigned int>(job_.class_cells);
     for (unsigned int i = threadIdx.x; i < cells * job_.shared_copies; i += kThreads)
@@ -72,7 +73,7 @@ class BlockTally {
     __syncthreads();
   }
 
-  // `ahead` classes stand before the target's.
+  // `ahead` classes are ahead of the target's.
   __device__ void add_rank(std::int64_t group, unsigned int ahead, std::int64_t target,
                            std::int64_t predicted) {
     if (job_.tally == Tally::kRanks) {
@@ -84,7 +85,7 @@ class BlockTally {
     }
   }
 
-  // For kernels that are not asked for ranks.
+  // For all tallies but Tally::kRanks.
   __device__ void add(std::int64_t group, bool correct, std::int64_t target,
                       std::int64_t predicted) {
     ++valid_;
@@ -95,8 +96,8 @@ class BlockTally {
     }
   }
 
-  // Whether an element with this target is to be scored. Of the threads that share the element, one
-  // `speaks` and settles it otherwise.
+  // Whether an element with this target is to be scored. Of the threads that share the element,
+  // only the one that `speaks` rejects a bad target.
   __device__ bool admit(std::int64_t group, std::int64_t element, std::int64_t target,
                         bool speaks = true) {
     const LabelState state = job_.rule.judge_target(target);
@@ -125,8 +126,8 @@ class BlockTally {
     }
   }
 
-  // Block-wide, after the last outcome of the block's share of the group, `visited()` elements of
-  // it. kOneThread: thread 0 alone has counted.
+  // Block-wide, after the last outcome of the block's share of the group, which has `visited()`
+  // elements. kOneThread: thread 0 alone has counted.
   template <bool kOneThread = false, class Visited>
   __device__ void close(std::int64_t group, Visited&& visited) {
     const bool by_class = job_.tally != Tally::kFraction;
@@ -151,7 +152,7 @@ class BlockTally {
   unsigned int valid_ = 0;
 };
 
-// The end of a kernel over several groups: a bad label in one of them spoils them all.
+// At the end of a kernel over several groups: a bad label in one of them makes all values NaN.
 __device__ inline void finish_groups(const CountJob& job) {
   if (job.group_count == 1 || !job.rule.report) return;
   if (!is_last_block(&job.grid->ticket, gridDim.x)) return;

@@ -1,4 +1,4 @@
-// A view is taken apart and put together anew, so that kernels see nothing unchecked.
+// Every view is copied field by field after its checks, so that kernels see only checked data.
 #include "api/arguments.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool is_dense(const TensorView& view) {
   std::int64_t dense = 1;
   for (int d = view.rank - 1; d >= 0; --d) {
     if (view.size[d] != 1 && view.stride[d] != dense) return false;
-    dense *= std::max<std::int64_t>(view.size[d], 1);  // as torch and `view` count strides
+    dense *= std::max<std::int64_t>(view.size[d], 1);  // a size of 0 counts as 1, as in torch
   }
   return true;
 }
@@ -102,7 +102,7 @@ Result result(const char* name, const syncfree_tensor* tensor, const syncfree_te
   TensorView wanted;
   wanted.rank = rank;
   std::copy_n(sizes, rank, wanted.size);
-  // A single number may be told as any shape of one element.
+  // A single number may have any shape of one element.
   const bool fits = rank == 0 ? view.numel() == 1
                               : std::equal(sizes, sizes + rank, view.size, view.size + view.rank);
   if (!fits)

@@ -1,4 +1,6 @@
-// Checks that all functions of the C interface have in common, and the step to the kernels' types.
+// Checks shared by all functions of the C interface, and conversions to the kernels' types.
+//
+// An operand is a tensor that is only read, a result one that is written.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +26,16 @@ const T& required(const char* name, const T* argument) {
 std::string shape_text(const TensorView& view);
 const char* dtype_text(DType dtype);
 
-// Refuses null, which in C++ a view of nothing is.
+// Refuses null, which is what a default C++ view becomes.
 const syncfree_tensor& required_view(const char* name, const syncfree_tensor* tensor);
 
-// Of a tensor that is read.
+// The checked view of an operand.
 TensorView operand(const char* name, const syncfree_tensor* tensor);
 
-// Refuses operands of different sizes.
+// Refuses operands of different shapes.
 void check_same_shape(const TensorView& preds, const TensorView& target);
 
-// Refuses a tensor that is not where `on` is.
+// Refuses a tensor that is not on the device of `on`.
 void check_same_device(const char* name, const syncfree_tensor& tensor, const syncfree_tensor& on);
 
 // Memory of a result.
@@ -42,11 +44,11 @@ struct Result {
   DType dtype;
 };
 
-// Checks that a result is on the device of `on`, of a floating dtype, dense, and of those sizes.
+// Checks that a result is on the device of `on`, dense, of a floating dtype and of these sizes.
 Result result(const char* name, const syncfree_tensor* tensor, const syncfree_tensor& on,
               const std::int64_t* sizes, int rank);
 
-// Refuses what is no member of an enumeration whose members are 0 to `last`.
+// Refuses a value outside an enumeration whose members are 0 to `last`.
 void check_choice(const char* name, std::int32_t choice, std::int32_t last);
 
 Reduction reduction_of(std::int32_t reduction);

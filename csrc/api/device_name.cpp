@@ -1,4 +1,4 @@
-// syncfree_device_name: what a report says it was measured on.
+// syncfree_device_name: names the device in reports.
 #include <sys/utsname.h>
 
 #include <cstdint>
@@ -14,7 +14,7 @@ using namespace syncfree::api;
 
 namespace {
 
-// The model's name as the kernel tells it, or else the architecture.
+// The model's name from /proc/cpuinfo, or else the architecture.
 std::string processor_name() {
   std::ifstream lines("/proc/cpuinfo");
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,4 @@
-// C functions over the runtime, which calls the CUDA driver itself.
+// For C functions over csrc/runtime, which calls the CUDA driver directly.
 #pragma once
 
 #include "api/failure.h"
@@ -6,7 +6,7 @@
 
 namespace syncfree::api {
 
-// As `guarded`, with the driver's errors.
+// Like `guarded`, but also turns the driver's errors into a status.
 template <class Body>
 syncfree_status_code guarded_by_driver(Body&& body) noexcept {
   return guarded([&] {

@@ -1,4 +1,5 @@
-// syncfree_timer_*: the runtime's region timer, with a lock where Python has its own.
+// syncfree_timer_*: the runtime's region timer (runtime/region_timer.h), guarded by a mutex where
+// Python has the GIL.
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -24,19 +25,19 @@ struct syncfree_timer {
   const bool has_gpu;
   std::mutex mutex;
   RegionTimer timer;
-  std::int64_t failed = 0;  // that never began
+  std::int64_t failed = 0;  // regions that could not begin
 };
 
 namespace {
 
-// A region follows the host if its launches took more than this share of its GPU time.
+// If a region's launches took more than this share of its GPU time, the GPU waited for the host.
 constexpr double kLaunchBound = 0.8;
 
 RegionSlot* slot_of(syncfree_region* region) {
   return reinterpret_cast<RegionSlot*>(region);
 }
 
-// NaN where nothing is known.
+// Over the known values; NaN if there are none.
 template <class Of>
 double median(const std::vector<RegionSample>& samples, const Of& of) {
   std::vector<double> known;
@@ -48,8 +49,9 @@ double median(const std::vector<RegionSample>& samples, const Of& of) {
   return known.size() % 2 ? known[half] : 0.5 * (known[half - 1] + known[half]);
 }
 
-// Samples in which the GPU waited for the host's launches. Whether it had not begun when they were
-// through, and so held the host up itself, is probed for some samples and holds until the next.
+// The share of samples in which the GPU waited for the host's launches. If the GPU had not even
+// begun the region when all launches were queued, it held up the host instead. Only some samples
+// probe for this; the answer holds until the next probe.
 double launch_bound_share(std::vector<RegionSample> samples) {
   std::sort(samples.begin(), samples.end(),
             [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
@@ -77,7 +79,7 @@ syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options
            given.regions_in_flight, " and ", given.history, ".");
     check_choice("device_type", given.device_type, SYNCFREE_CUDA);
     const bool has_gpu = given.device_type == SYNCFREE_CUDA;
-    if (has_gpu) runtime::cuda::driver();  // throws where there is none
+    if (has_gpu) runtime::cuda::driver();  // throws if there is no driver
     *timer = new syncfree_timer({static_cast<std::size_t>(given.regions_in_flight),
                                  static_cast<std::size_t>(given.history), 0, has_gpu});
   });
@@ -109,7 +111,7 @@ syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* nam
       }
       slot =
           timer->timer.open(history, device, reinterpret_cast<runtime::cuda::Stream>(stream), -1);
-      if (slot == nullptr) return;  // cannot be timed, and is counted
+      if (slot == nullptr) return;  // cannot be timed; `open` has counted it
       lock.unlock();
       timer->timer.record_start(*slot);
     } catch (...) {

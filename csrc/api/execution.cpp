@@ -1,4 +1,4 @@
-// Memory of one call: what the caller gave, or what the stream keeps and the device's pool lends.
+// Memory of one call: the caller's scratch, or the stream's kept workspace and the device's pool.
 #include "api/execution.h"
 
 #if defined(SYNCFREE_WITH_CUDA)
@@ -36,7 +36,7 @@ bool Execution::prepare(std::size_t bytes, const WorkspaceSize& workspace) {
   bytes = aligned_to_workspace(bytes);
   const std::size_t all = bytes + workspace.total();
   if (launch_.scratch_needed != nullptr) {
-    // The last part is for memory that begins anywhere.
+    // The alignment is added for scratch memory that begins at any address.
     *launch_.scratch_needed = all == 0 ? 0 : all + kWorkspaceAlignment;
     return false;
   }
@@ -93,7 +93,7 @@ CurrentDevice::~CurrentDevice() {
 }
 
 Execution::~Execution() {
-  // In the order of the stream: behind the launches that use it.
+  // Stream-ordered: freed after the launches that use it.
   if (from_pool_ != nullptr) cudaFreeAsync(from_pool_, launch_.stream);
 }
 

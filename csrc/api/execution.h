@@ -1,4 +1,7 @@
-// One call on the device of its operands: its memory, its threads or its stream.
+// Runs one call on the device of its operands, with its memory and its threads or stream.
+//
+// A call's memory is what the problem itself needs, plus the workspace of its launches
+// (core/workspace.h). Scratch memory is what the caller gives for both.
 //
 //   Execution execution(launch, *preds);
 //   if (execution.prepare(0, execution.workspace_of(problem))) execution.execute(problem);
@@ -40,7 +43,7 @@ class CurrentDevice {
 
 class Execution {
  public:
-  // A null launch has nothing but defaults.
+  // A null launch stands for the defaults.
   Execution(const syncfree_launch* launch, const syncfree_tensor& on);
   ~Execution();
   Execution(const Execution&) = delete;
@@ -48,8 +51,8 @@ class Execution {
 
   bool on_cuda() const { return device_index_ >= 0; }
 
-  // What a problem takes on CUDA. Its results have memory by then, if only a placeholder: kernels
-  // plan by which of them there are.
+  // The workspace that a problem needs on CUDA. Each wanted result must already have memory, if
+  // only a placeholder, because the kernels' plan depends on which results are wanted.
   template <class Problem>
   WorkspaceSize workspace_of([[maybe_unused]] const Problem& problem) const {
 #if defined(SYNCFREE_WITH_CUDA)
@@ -58,11 +61,11 @@ class Execution {
     return {};
   }
 
-  // Finds `bytes` for what the problem itself wants, and a workspace for its launches. False if the
-  // call is only to tell how much that is.
+  // Provides `bytes` of memory for the problem itself, and a workspace for its launches. Returns
+  // false if the caller only asks how much that is (`scratch_needed`).
   bool prepare(std::size_t bytes, const WorkspaceSize& workspace);
 
-  // The bytes asked for, aligned to 256.
+  // The memory for the problem itself, aligned to 256 bytes.
   void* memory() const { return memory_; }
 
   template <class Problem>
@@ -79,7 +82,7 @@ class Execution {
 #if defined(SYNCFREE_WITH_CUDA)
   const Workspace& workspace() const { return workspace_; }
   cudaStream_t stream() const { return launch_.stream; }
-  // Throws where the call's launches failed.
+  // Throws if the call's launches failed.
   void check_launch(cudaError_t launched) {
     kept_.note(launched);
     check_cuda(launched);
@@ -90,7 +93,7 @@ class Execution {
   std::byte* take_given(std::size_t bytes);
 
   syncfree_launch launch_{};
-  int device_index_ = -1;  // of CUDA operands
+  int device_index_ = -1;  // -1 for operands on the CPU
   void* memory_ = nullptr;
   std::unique_ptr<std::byte[]> host_memory_;
 #if defined(SYNCFREE_WITH_CUDA)

@@ -1,4 +1,4 @@
-// How the inside of the C interface says no: an exception that never leaves the library.
+// How code behind the C interface fails: by an exception that never leaves the library.
 #pragma once
 
 #include <new>
@@ -22,7 +22,7 @@ class Failure : public std::runtime_error {
   syncfree_status_code code_;
 };
 
-// Called behind an `if`: putting a message together takes longer than the rest of a call.
+// Call it inside an `if`: building the message takes longer than the rest of a call.
 template <class... Parts>
 [[noreturn]] void fail(syncfree_status_code code, const Parts&... parts) {
   std::ostringstream message;
@@ -30,7 +30,7 @@ template <class... Parts>
   throw Failure(code, message.str());
 }
 
-// What syncfree_last_message will say on this thread. Returns `code`.
+// Sets what syncfree_last_message returns on this thread. Returns `code`.
 syncfree_status_code remember(syncfree_status_code code, const char* message) noexcept;
 
 // Runs the body of a C function and turns what it throws into a status.

@@ -26,7 +26,8 @@ Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
 
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,
               int scales) {
-  // Without planes nothing is mirrored; in one, an axis without pixels cannot be.
+  // Without planes (no images or no channels) nothing is mirrored; in a plane, an axis without
+  // pixels cannot be.
   const bool has_planes = images.preds.size[0] > 0 && images.preds.size[1] > 0;
   for (int i = 0; i < images.axes; ++i) {
     const int kernel = window.kernel_size[i];

@@ -1,4 +1,4 @@
-// Arguments that the functions of the SSIM family have in common.
+// Arguments shared by the functions of the SSIM family.
 #pragma once
 
 #include "api/arguments.h"
@@ -11,22 +11,22 @@ namespace syncfree::api {
 struct Images {
   TensorView preds;
   TensorView target;
-  int axes;  // spatial ones, as the caller counts them: 2 or 3
+  int axes;  // number of spatial axes in the caller's shape: 2 or 3
   std::int64_t batch() const { return preds.size[0]; }
 };
 
 Images images(const syncfree_tensor* preds, const syncfree_tensor* target);
 
-// Depth, height and width of the window, which must fit also where the images are halved `scales`
-// - 1 times.
+// Sets the window's axes (depth, height, width). The window must also fit images that are halved
+// `scales` - 1 times.
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,
               int scales = 1);
 
-// A value for each image, or one.
+// A result with one value for each image (kNone), or a single value.
 Result value_result(const char* name, const syncfree_tensor* value, const syncfree_tensor& on,
                     Reduction reduction, std::int64_t batch);
 
-// Everything but the results.
+// The problem without its results.
 ssim::Problem ssim_problem(const Images& images, const syncfree_ssim_options& options,
                            bool range_may_come_from_data);
 

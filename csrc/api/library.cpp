@@ -1,4 +1,4 @@
-// What the C interface tells of itself and of the last failure.
+// The C functions for the library's version and build, and for the last error message.
 #include <string>
 
 #include "api/failure.h"
@@ -14,7 +14,7 @@ syncfree_status_code remember(syncfree_status_code code, const char* message) no
   try {
     last_message = message;
   } catch (...) {
-    last_message.clear();  // no memory for the words; the code remains
+    last_message.clear();  // no memory for the message; the code remains
   }
   return code;
 }

@@ -13,7 +13,7 @@ using namespace syncfree::api;
 
 namespace {
 
-// TorchMetrics' rules. They ask for kernel_size also where a Gaussian is sized by sigma.
+// TorchMetrics' rules. They check kernel_size even for a Gaussian, which is sized by sigma.
 void check_sizes(const Images& pair, int scales, const syncfree_window& window) {
   if (scales < 1 || scales > ms_ssim::kMaxScales)
     fail(SYNCFREE_INVALID_ARGUMENT, "Expected 1 to ", ms_ssim::kMaxScales,
@@ -22,7 +22,7 @@ void check_sizes(const Images& pair, int scales, const syncfree_window& window) 
   const std::int64_t divisor = std::max(1, (scales - 1) * (scales - 1));
   for (int axis : {0, 1}) {
     const std::int64_t size = pair.preds.size[3 + axis];
-    // The first two entries, also for volumes.
+    // TorchMetrics takes the first two entries, also for volumes.
     const std::int64_t kernel = window.kernel_size[axis];
     if (size < least || size / divisor <= kernel - 1)
       fail(SYNCFREE_WRONG_SHAPE, "Expected images of at least ", std::max(least, kernel * divisor),
@@ -68,7 +68,7 @@ syncfree_status_code syncfree_ms_ssim(const syncfree_tensor* preds, const syncfr
     const std::size_t pyramid = aligned_to_workspace(static_cast<std::size_t>(
         ms_ssim::pyramid_elements(problem) * size_of(ms_ssim::pooled_dtype(problem))));
     Execution execution(launch, *preds);
-    // A placeholder as well aligned as the memory will be.
+    // A placeholder with the alignment that the memory will have.
     problem.preds_pyramid = problem.target_pyramid = reinterpret_cast<void*>(kWorkspaceAlignment);
     if (!execution.prepare(2 * pyramid, execution.workspace_of(problem))) return;
     problem.preds_pyramid = execution.memory();

@@ -1,4 +1,4 @@
-// syncfree_probe_*: one call at a time between two events, as it is or behind a gate.
+// syncfree_probe_*: times one call at a time between two events, as it is or behind a gate.
 #include <cmath>
 #include <cstdint>
 
@@ -19,12 +19,12 @@ struct syncfree_probe {
 
   void drain() const {
     const runtime::cuda::Driver& driver = device.driver();
-    const runtime::cuda::DuringCaptures allowed(driver);  // of other streams, in other threads
+    const runtime::cuda::DuringCaptures allowed(driver);  // other threads may capture other streams
     driver.check(driver.event_record(drained, stream), "cuEventRecord");
     driver.check(driver.event_synchronize(drained), "cuEventSynchronize");
   }
 
-  // During the call; of one shorter than the stamps can tell, during gate and call.
+  // The clock during the call, or during gate and call if the call is too short for the stamps.
   double megahertz() const {
     const double mhz = runtime::cuda::effective_mhz(opened.read(), passed.read());
     return std::isnan(mhz) ? runtime::cuda::effective_mhz(shut.read(), passed.read()) : mhz;
@@ -34,7 +34,7 @@ struct syncfree_probe {
   const runtime::cuda::Stream stream;
   const runtime::cuda::Event drained;
   runtime::EventPair call;
-  runtime::ClockStamp shut, opened, passed;  // the gate and what is behind it
+  runtime::ClockStamp shut, opened, passed;  // before the gate, behind it, and behind the call
   bool begun = false;
   bool gated = false;
 };
@@ -50,7 +50,7 @@ void check_no_capture(const runtime::cuda::Driver& driver, runtime::cuda::Stream
          "Expected a stream that runs what is queued on it, but a graph is being captured.");
 }
 
-// The driver's calls of `body` are this library's, in the context of the probe's device.
+// Runs `body` in the context of the probe's device; its driver calls count as the library's own.
 template <class Body>
 syncfree_status_code with_probe(syncfree_probe* probe, Body&& body) noexcept {
   return guarded_by_driver([&] {
@@ -74,7 +74,7 @@ syncfree_status_code syncfree_probe_create(int32_t device_index, syncfree_stream
     const runtime::cuda::InContext here(device.driver(), device.context());
     const auto on = reinterpret_cast<runtime::cuda::Stream>(stream);
     check_no_capture(device.driver(), on);
-    device.code();  // compiled and loaded now, not in front of a call
+    device.code();  // compiled and loaded now, not right before a timed call
     *probe = new syncfree_probe(device, on);
   });
 }
@@ -109,7 +109,7 @@ syncfree_status_code syncfree_probe_end(syncfree_probe* probe, syncfree_probe_ti
            "Expected syncfree_probe_begin before syncfree_probe_end, but there was none.");
     probe->begun = false;
     probe->call.stop(probe->stream);
-    // While the first event is ahead, no work of the call has begun, and all of it is queued.
+    // As long as the first event has not passed, no work of the call has begun, and all is queued.
     const bool held = !probe->gated || !probe->call.started();
     if (probe->gated) probe->passed.record(probe->stream);
     probe->drain();

@@ -10,7 +10,7 @@ using namespace syncfree::api;
 
 namespace {
 
-// The sizes of the map, as the caller's images have them.
+// The map as a result: it has the rank of the caller's images.
 Result map_result(const syncfree_tensor* map, const syncfree_tensor& on,
                   const ssim::Problem& problem, int axes) {
   std::int64_t sizes[5] = {problem.preds.size[0], problem.preds.size[1]};

@@ -1,7 +1,7 @@
-// A callable by vectorcall, and the same with arguments in groups.
+// The type's call by vectorcall, and a method that takes its arguments in groups.
 #include "callable.h"
 
-#include <structmember.h>  // of CPython below 3.12
+#include <structmember.h>  // needed before CPython 3.12
 
 #include <c10/util/SmallVector.h>
 
@@ -12,7 +12,7 @@
 namespace syncfree::call {
 namespace {
 
-// Unpacks tuples as `call(*a, *b, c)` does, for which Python makes a list and another tuple.
+// Unpacks tuples like `call(*a, *b, c)`, for which Python would make a list and another tuple.
 PyObject* call_with_groups(PyObject* self, PyObject* const* groups, Py_ssize_t count) {
   return with_errors([&]() -> PyObject* {
     c10::SmallVector<PyObject*, 16> arguments;

@@ -1,4 +1,7 @@
 // The Python type of all callables here.
+//
+// Each one is a fast path for the calls that it can handle itself, and passes all others on to its
+// usual callable, which accepts any arguments.
 #pragma once
 
 #include <Python.h>
@@ -7,13 +10,13 @@ namespace syncfree::call {
 
 struct Callable {
   PyObject_HEAD vectorcallfunc vectorcall;
-  PyObject* usual;   // what does the same for all arguments there can be
-  const void* what;  // it calls; kept for ever, since a graph may outlive the callable
+  PyObject* usual;   // does the same for any arguments
+  const void* what;  // is called; never freed, since an autograd graph may outlive the callable
 };
 
 bool add_callable_type();
 
-// A new reference; null with an error set.
+// Returns a new reference, or null with an error set.
 PyObject* make_callable(vectorcallfunc vectorcall, PyObject* usual, const void* what);
 
 template <class T>

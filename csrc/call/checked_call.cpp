@@ -1,4 +1,4 @@
-// Calls of an operator for two tensors and options, which Python checks once for each set of them.
+// Calls an operator on two tensors and options; Python checks each set of options once.
 #include <cstddef>
 #include <utility>
 

@@ -1,7 +1,7 @@
-// Operators whose gradients other operators find, without Python in the forward or backward pass.
+// Operators whose gradients are computed by other operators, without Python in either pass.
 //
-// An autograd.Function in Python takes the host 20 to 50 us more for both passes: its context and
-// frames, arguments of which each is a tensor or not, and the GIL in the engine's thread.
+// An autograd.Function in Python costs the host 20 to 50 us more for both passes: for its context
+// and frames, for telling tensors from other arguments, and for the GIL in the engine's thread.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -24,14 +24,15 @@ namespace syncfree::call {
 struct Rule;
 using Apply = variable_list (*)(const at::Tensor&, const at::Tensor&, const Rule*, Stack*);
 
+// Which operator computes the gradients of which, and how the arguments of both correspond.
 struct Rule {
   Operator forward;
   Operator backward;
   Apply apply;
-  std::size_t states;              // tensors behind the images, of which backward knows nothing
-  std::vector<std::size_t> slots;  // of each result's gradient, among those that backward takes
-  std::size_t kept = 0;            // results behind those, which are not returned but kept
-  std::size_t gradients = 0;       // that backward takes
+  std::size_t states;              // number of tensors behind the images; backward takes none
+  std::vector<std::size_t> slots;  // for each result, its gradient's index in those of backward
+  std::size_t kept = 0;            // number of further results: not returned, but kept for backward
+  std::size_t gradients = 0;       // number of gradients that backward takes
 };
 
 template <class Node>
@@ -73,7 +74,7 @@ struct OperatorNode : torch::autograd::Function<Node> {
 
 }  // namespace syncfree::call
 
-// At global scope for their names, which torch makes those of the graph's nodes.
+// At global scope, because torch names the nodes of the graph after these types.
 #define SYNCFREE_NODE(name) \
   struct name : syncfree::call::OperatorNode<name> {}
 SYNCFREE_NODE(SyncfreePsnr);
@@ -119,7 +120,7 @@ PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::si
     if (!push_all(rule.forward, arguments, flagged, names, stack) ||
         !takes_nodes(stack[0].toTensor(), stack[1].toTensor()))
       return call_usual(self, arguments, flagged, names);
-    const Stack kept = stack;  // until the GIL is back, as in `run`
+    const Stack kept = stack;  // holds the tensors until the GIL is back, as in `run`
     Stack results;
     {
       const WithoutGil without_gil;
@@ -131,8 +132,8 @@ PyObject* call_with_gradient(PyObject* self, PyObject* const* arguments, std::si
   });
 }
 
-// The rule by which `backward` finds gradients for `forward`, if its parameters are such: images,
-// what was kept, gradients, two flags, options.
+// The rule by which `backward` computes the gradients of `forward`. None unless the parameters of
+// `backward` are the images, the kept results, gradients, two flags, and the options of `forward`.
 std::optional<Rule> rule_of(const char* forward, const char* backward, std::size_t states,
                             std::vector<std::size_t>&& slots) {
   const Apply apply = apply_of(forward);

@@ -1,4 +1,4 @@
-// The end of the graph: metrics have no second derivative here.
+// Where the autograd graph ends: metrics have no second derivative here.
 #include "first_derivative.h"
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -11,7 +11,7 @@ using torch::autograd::variable_list;
 namespace syncfree::call {
 namespace {
 
-// The engine knows none of the standard library's exceptions, which are ValueErrors elsewhere.
+// The autograd engine does not translate std::invalid_argument, which is a ValueError elsewhere.
 variable_list gradients_of(const Operator& op, Stack& stack) {
   try {
     op.handle.callBoxed(stack);
@@ -24,7 +24,7 @@ variable_list gradients_of(const Operator& op, Stack& stack) {
 }  // namespace
 }  // namespace syncfree::call
 
-// At global scope for its name, which torch makes that of the graph's node.
+// At global scope, because torch names the node of the graph after this type.
 struct SyncfreeFirstDerivative : torch::autograd::Function<SyncfreeFirstDerivative> {
   static variable_list forward(AutogradContext* context, at::TensorList,
                                const syncfree::call::Operator* op, syncfree::call::Stack* stack) {

@@ -1,4 +1,4 @@
-// Gradients that operators find, as part of a graph where one is recorded.
+// Gradients computed by an operator, as part of the autograd graph where one is recorded.
 #pragma once
 
 #include <torch/csrc/autograd/variable.h>
@@ -8,7 +8,7 @@
 namespace syncfree::call {
 
 // The two gradients that `op` returns. Under `create_graph=True` they are part of the graph, so
-// that a second derivative raises instead of missing silently.
+// that a second derivative raises instead of silently being left out.
 torch::autograd::variable_list first_derivative(const Operator& op, Stack&& stack);
 
 }  // namespace syncfree::call

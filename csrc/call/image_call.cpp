@@ -1,4 +1,4 @@
-// Calls of an operator for two images, perhaps states, and options, where no gradient is recorded.
+// Calls an operator on two images, perhaps states, and options, when no gradient is recorded.
 #include <ATen/core/grad_mode.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/forward_grad.h>
@@ -21,7 +21,7 @@ struct ImageOperator {
   KeptOptions options;
 };
 
-// As `_READ_BY_KERNELS` of functional/image/_images.py.
+// The floating dtypes of `_READ_BY_KERNELS` in functional/image/_images.py.
 bool is_floating(const at::Tensor& image) {
   switch (image.scalar_type()) {
     case at::kHalf:
@@ -38,8 +38,8 @@ bool are_bytes(const at::Tensor& preds, const at::Tensor& target) {
   return preds.scalar_type() == at::kByte && target.scalar_type() == at::kByte;
 }
 
-// Nothing is to be recorded or refused for a gradient, and kernels read what the images hold. Other
-// images may be converted before.
+// Whether no gradient is to be recorded or refused, and the kernels read these dtypes as they are.
+// The usual callable may convert other images first.
 bool are_plain(const at::Tensor& preds, const at::Tensor& target, bool has_gradient) {
   const bool records = has_gradient && at::GradMode::is_enabled() &&
                        (preds.requires_grad() || target.requires_grad());
@@ -70,7 +70,7 @@ PyObject* call_images(PyObject* self, PyObject* const* arguments, std::size_t fl
     given.append(arguments + images.tensors, arguments + count);
     if (!images.options.push(given.data(), given.size(), stack)) {
       if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
-      PyErr_Clear();  // raised again there, unless an image is worse
+      PyErr_Clear();  // the usual callable raises it again, unless it refuses an image first
       return call_usual(self, arguments, flagged, names);
     }
     return run(images.op, std::move(stack));

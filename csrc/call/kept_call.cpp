@@ -1,4 +1,4 @@
-// In a form that compiled autograd passes on as it is.
+// Keeps the call in a form that compiled autograd passes on unchanged.
 #include "kept_call.h"
 
 #include <string>
@@ -8,7 +8,7 @@ namespace syncfree::call {
 namespace {
 
 constexpr char kCall[] = "call";
-// Stands for a list without elements, whose type is lost on the way through Python.
+// Stands for an empty list, whose element type is lost on the way through Python.
 constexpr char kNoElements[] = "[]";
 
 bool is_empty_list(const c10::IValue& value) {
@@ -22,7 +22,7 @@ c10::IValue empty_list(Kind kind) {
 
 }  // namespace
 
-// One list: numbers that stand in none are taken for inputs of the compiled graph.
+// All in one list: compiled autograd takes numbers outside of lists for inputs of its graph.
 void keep_call(torch::autograd::AutogradContext* context, c10::IValue first, const Stack& options) {
   c10::List<c10::IValue> list(c10::AnyType::get());
   list.reserve(options.size() + 1);

@@ -1,4 +1,4 @@
-// The call that a node keeps for its backward pass, beside tensors.
+// What an autograd node keeps of a call for its backward pass, besides tensors.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>
@@ -7,7 +7,7 @@
 
 namespace syncfree::call {
 
-// `first` and the options of an operator.
+// Keeps a value, `first`, and the options of an operator.
 void keep_call(torch::autograd::AutogradContext* context, c10::IValue first, const Stack& options);
 
 class KeptCall {

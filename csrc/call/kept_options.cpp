@@ -23,7 +23,7 @@ bool are_same(PyObject* const* items, std::size_t count, PyObject* constants) {
   return std::equal(items, items + count, others, others + PyTuple_GET_SIZE(constants), is_same);
 }
 
-// Equal numbers of two types may mean different things.
+// Equal numbers of different types may mean different things.
 bool is_same(PyObject* one, PyObject* constant) {
   if (one == constant) return true;
   if (Py_TYPE(one) != Py_TYPE(constant)) return false;

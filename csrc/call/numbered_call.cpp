@@ -1,4 +1,4 @@
-// Runs operators whose calls have numbers, and answers their errors.
+// Runs operators whose calls have numbers, and handles their errors.
 #include "numbered_call.h"
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
@@ -11,7 +11,7 @@
 namespace syncfree::call {
 namespace {
 
-// False with an error set.
+// Returns false with an error set.
 bool number_call(const NumberedOperator& call, Stack& stack) {
   c10::IValue& value = stack[stack.size() - 2];
   if ((value.toInt() & call.has_number) == 0) return true;
@@ -22,7 +22,7 @@ bool number_call(const NumberedOperator& call, Stack& stack) {
   return PyErr_Occurred() == nullptr;
 }
 
-// Of the error that is set.
+// What `failed` answers to the error that is set; other errors stay set.
 PyObject* answer_failure(const NumberedOperator& call, PyObject* const* arguments,
                          std::size_t count) {
   if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_ValueError))

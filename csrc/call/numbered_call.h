@@ -1,5 +1,5 @@
-// An operator of which each call may get a number, by which an error that comes late finds its
-// line.
+// Operators whose calls may get numbers. An error that arrives some calls later names the number,
+// by which the Python line of its call is found.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 namespace syncfree::call {
 
 struct NumberedOperator {
-  Operator op;              // takes flags before its last argument
-  PyObject* number;         // flags -> the same with a number for this call
-  std::int64_t has_number;  // a bit of the flags of calls that get one
-  PyObject* failed;  // (error, *arguments): an answer to what the operator refused, or raises
+  Operator op;              // its last argument but one is the flags
+  PyObject* number;         // flags -> the same flags with a number for this call
+  std::int64_t has_number;  // the bit of the flags that asks for a number
+  PyObject* failed;  // (error, *arguments): returns an answer in place of the error, or raises
 };
 
-// None where the operator is not such a one. References are taken.
+// None if the operator has no flags there. Takes references to `number` and `failed`.
 std::optional<NumberedOperator> numbered_operator(const char* name, const char* overload,
                                                   PyObject* number, std::int64_t has_number,
                                                   PyObject* failed);
 
-// Whether a call from Python goes to the operator as it is and at once: not under modes of Python,
-// nor where it is recorded, for what is runs at other places, perhaps in a process with other
-// numbers.
+// Whether a call from Python runs the operator directly and at once: not with keywords, not under a
+// mode of Python, and not while torch.jit.trace records it, since what is recorded runs elsewhere,
+// perhaps in a process with other call numbers.
 bool is_plain(PyObject* names);
 
-// Runs it on all its arguments. Where it raises, the answer is that of `failed` to the arguments of
-// the call.
+// Runs the operator on a complete stack. If it raises, the result is what `failed` returns for the
+// error and the `arguments` of the call.
 PyObject* run(const NumberedOperator& call, Stack&& stack, PyObject* const* arguments,
               std::size_t count);
 

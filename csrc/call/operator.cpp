@@ -1,4 +1,4 @@
-// Signatures of operators, looked at once, and values between Python and torch's stack.
+// Inspects signatures of operators, and converts values between Python and torch's stack.
 #include "operator.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -41,7 +41,7 @@ std::optional<Parameter> parameter_of(const c10::TypePtr& type) {
   }
 }
 
-// False for what is not plainly of the type, which torch may know to convert or to refuse.
+// False for an object that is not exactly of the type: torch may convert or refuse it.
 bool push_int(PyObject* object, std::vector<std::int64_t>& values) {
   if (!PyLong_CheckExact(object)) return false;
   int overflow = 0;
@@ -167,7 +167,8 @@ PyObject* results_of(Stack&& stack) {
 }
 
 PyObject* run(const Operator& op, Stack&& stack) {
-  // torch takes the GIL to let go of a tensor's last reference beside that of its Python object.
+  // Holds the tensors until the GIL is back: torch takes the GIL to drop the last reference to a
+  // tensor besides that of its Python object.
   const Stack kept = stack;
   {
     const WithoutGil without_gil;

@@ -1,4 +1,8 @@
-// An operator of ours as torch's dispatcher knows it, with its arguments and results in Python.
+// An operator of ours in torch's dispatcher, with its arguments and results in Python.
+//
+// A plain argument is exactly of its parameter's type: an int, a float, a torch.Tensor and no
+// subclass of it. A plain call has only such arguments, no keywords, and no function mode around
+// it. Every other call takes torch's own path.
 #pragma once
 
 #include <Python.h>
@@ -16,7 +20,7 @@ namespace syncfree::call {
 
 using Stack = std::vector<c10::IValue>;
 
-constexpr std::size_t kImages = 2;  // of one call: preds and target
+constexpr std::size_t kImages = 2;  // of a call: preds and target
 
 enum class Kind { kTensor, kInt, kFloat, kBool, kInts, kFloats };
 
@@ -32,32 +36,31 @@ struct Operator {
   std::vector<Parameter> parameters;
 };
 
-// None where it takes or returns what is not known here.
+// None if it takes or returns a type that is not handled here.
 std::optional<Operator> operator_of(const char* name, const char* overload);
 
-// Whether those of its parameters are tensors, some of them perhaps optional.
+// Whether `count` of its parameters, from `begin` on, are tensors; they may be optional.
 bool are_tensors(const Operator& op, std::size_t begin, std::size_t count);
 std::vector<Parameter> parameters_behind(const Operator& op, std::size_t count);
 
-// False for what is not plainly of the type, which torch may know to convert or to refuse.
+// Pushes a plain argument. False for any other: torch may convert or refuse it.
 bool push(const Parameter& parameter, PyObject* object, Stack& stack);
 
-// A mode of Python that wants to see every call: torch's own way asks it.
+// Whether a mode of Python has to see every call: torch's own path asks it.
 bool function_mode_is_on();
 
-// The arguments of a vectorcall. False for those that are not plainly of their types or have names,
-// or under a function mode: such calls go torch's own way.
+// Pushes the arguments of a vectorcall. False if the call is not plain.
 bool push_all(const Operator& op, PyObject* const* arguments, std::size_t flagged, PyObject* names,
               Stack& stack);
 
-// Whether nodes of C++ know what to do with such images: not with nested ones, nor where
+// Whether autograd nodes of C++ can handle such images: not nested ones, and none while
 // torch.jit.trace records.
 bool takes_nodes(const at::Tensor& preds, const at::Tensor& target);
 
-// Nothing, one result, or a tuple of them; a new reference, null with an error set.
+// None, one result, or a tuple of several, as a new reference; null with an error set.
 PyObject* results_of(Stack&& stack);
 
-// What the operator makes of all its arguments, as `results_of` gives it.
+// Calls the operator on a complete stack, without the GIL, and returns its `results_of`.
 PyObject* run(const Operator& op, Stack&& stack);
 
 class WithoutGil {
@@ -71,8 +74,8 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// What `run` returns, with C++'s exceptions as pybind11 makes them Python's, which torch's own way
-// goes through. Torch's macro alone would make a RuntimeError of each that is not torch's own.
+// Returns what `run` returns, and translates C++ exceptions like pybind11, which torch's own path
+// goes through. torch's macro alone would make a RuntimeError of each that is not torch's own.
 template <class Run>
 PyObject* with_errors(Run&& run) {
   HANDLE_TH_ERRORS
@@ -94,7 +97,7 @@ PyObject* with_errors(Run&& run) {
   } catch (const std::length_error& error) {
     PyErr_SetString(PyExc_ValueError, error.what());
   }
-  // As an exception, so that torch gives out the warnings it has kept around the error.
+  // Thrown as an exception, so that torch's macro emits the warnings that it has held back.
   python_error error;
   error.persist();
   throw error;

@@ -1,6 +1,6 @@
 // weight * (1 - SSIM) + (1 - weight) * mean absolute error with its gradient, without Python.
 //
-// What `SsimLoss` in python/syncfree/losses does, and why, in the same order.
+// Does what `SsimLoss` in python/syncfree/losses does, in the same order; the reasons stand there.
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
@@ -26,7 +26,7 @@ using torch::autograd::variable_list;
 namespace syncfree::call {
 namespace {
 
-constexpr std::size_t kBeforeOptions = 5;  // in `together`: images, weight, flags
+constexpr std::size_t kBeforeOptions = 5;  // parameters of `together`: images, weight, flags
 
 struct LossOperators {
   Operator ssim, image_quality, together, gradients, may_scale, scale;
@@ -34,15 +34,15 @@ struct LossOperators {
 
 const LossOperators* loss_operators = nullptr;
 
-// Those that stand for several, as under `is_grads_batched=True`.
+// Whether it stands for several tensors, as under `is_grads_batched=True`.
 bool is_batched(const at::Tensor& tensor) {
   return tensor.key_set().has_any(
       c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Batched}));
 }
 
-// Gradients that came with the value, for the first backward pass. They hang at the node as a hook
-// that does nothing: compiled autograd would make inputs of its graph of what a context holds, and
-// hand the same memory to each pass.
+// Gradients that were computed with the value, for the first backward pass. They are attached to
+// the node as a hook that does nothing. Kept in the context, they would become inputs of compiled
+// autograd's graph, which would hand the same memory to each pass.
 class KeptGradients : public torch::autograd::FunctionPostHook {
  public:
   mutable variable_list gradients;
@@ -50,7 +50,7 @@ class KeptGradients : public torch::autograd::FunctionPostHook {
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     return outputs;
   }
-  // Its graph finds the gradients anew.
+  // The compiled graph computes the gradients anew.
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {
     gradients.clear();
   }
@@ -59,11 +59,11 @@ class KeptGradients : public torch::autograd::FunctionPostHook {
 }  // namespace
 }  // namespace syncfree::call
 
-// At global scope for its name, which torch makes that of the graph's node.
+// At global scope, because torch names the node of the graph after this type.
 struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
   using Stack = syncfree::call::Stack;
 
-  // Fills `gradients`, if there are any to be filled, in the same pass.
+  // Also computes the gradients in the same pass, unless `gradients` is null.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& preds,
                             const at::Tensor& target, double weight, variable_list* gradients,
                             Stack* options) {
@@ -86,7 +86,7 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
       operators.ssim.handle.callBoxed(stack);
       return at::rsub(stack[0].toTensor(), 1.0);
     }
-    stack.insert(stack.end(), options->begin(), options->end() - 1);  // always with borders
+    stack.insert(stack.end(), options->begin(), options->end() - 1);  // no `valid`: always mirrored
     operators.image_quality.handle.callBoxed(stack);
     const at::Tensor of_ssim = at::rsub(stack[1].toTensor(), weight, weight);
     return at::add(of_ssim, stack[2].toTensor(), 1 - weight);
@@ -98,7 +98,7 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     const variable_list kept = take_gradients(context);
     if (!arrived.defined()) return {none, none, none, none, none};
     const auto& operators = *syncfree::call::loss_operators;
-    const variable_list images = context->get_saved_variables();  // raises if they have changed
+    const variable_list images = context->get_saved_variables();  // raises if an image has changed
     const bool needs[] = {context->needs_input_grad(0), context->needs_input_grad(1)};
     const bool differs = at::GradMode::is_enabled() || syncfree::call::is_batched(arrived) ||
                          torch::jit::tracer::isTracing();
@@ -113,7 +113,7 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
     const syncfree::call::KeptCall call(context);
     const double weight = call.first().toDouble();
     Stack stack{images[0], images[1], weight == 1 ? at::neg(arrived) : at::mul(arrived, -weight)};
-    stack.resize(7);  // neither contrast, map nor squared error
+    stack.resize(7);  // no gradients for contrast, map and squared error
     if (weight != 1) {
       const auto count = static_cast<double>(std::max<std::int64_t>(images[0].numel(), 1));
       stack[6] = at::mul(arrived, (1 - weight) / count).expand({images[0].size(0)});
@@ -126,8 +126,9 @@ struct SyncfreeSsimLoss : torch::autograd::Function<SyncfreeSsimLoss> {
   }
 
  private:
-  // A second backward pass finds none; torch runs one pass of a node at a time. Neither does a
-  // caller that bypasses the engine: its current node is then none, or that of another loss.
+  // Takes the kept gradients. A second backward pass finds none (torch runs one pass of a node at a
+  // time), and neither does a caller that bypasses the engine: the current node is then null, or
+  // that of another loss.
   static variable_list take_gradients(const AutogradContext* context) {
     const auto node = torch::autograd::get_current_node();
     const auto* own = dynamic_cast<torch::autograd::CppNode<SyncfreeSsimLoss>*>(node.get());

@@ -1,5 +1,5 @@
-// Copies from global to shared memory that take no registers on their way (compute capability 8.0
-// and later). They are waited for in the groups that they were committed in.
+// Asynchronous copies from global to shared memory (cp.async, compute capability 8.0 and later),
+// which take no registers. A thread commits its copies in groups and waits for whole groups.
 #pragma once
 
 namespace syncfree {
@@ -10,7 +10,7 @@ __device__ inline void commit_copies() {
 #endif
 }
 
-// Until all but the latest `kLeft` groups of this thread have come.
+// Waits until all but the latest `kLeft` groups of this thread have arrived.
 template <int kLeft>
 __device__ void wait_for_copies() {
 #ifdef __CUDA_ARCH__

@@ -1,4 +1,4 @@
-// Sums whose order is fixed by the shape of the block, so that the same input gives the same bits.
+// Sums in an order that the shape of the block fixes, so that the same input gives the same bits.
 #pragma once
 
 #include <cub/block/block_reduce.cuh>
@@ -14,9 +14,9 @@ __device__ double block_sum(double value) {
   return Reduce(storage).Sum(value);
 }
 
-// The same in all lanes. Not cub::WarpReduce, whose steps ask of each lane whether it has a partner
-// and select by the answer, word by word of a double: five instructions, without moves, where these
-// are three.
+// The sum over a warp, in all lanes. Not cub::WarpReduce: in each step it asks whether the lane has
+// a partner and selects by the answer, for each word of a double. That takes five instructions, not
+// counting moves; these are three.
 template <class T>
 __device__ T warp_sum(T value) {
 #pragma unroll

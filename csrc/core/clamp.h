@@ -1,4 +1,4 @@
-// The clamp that a data range given as an interval asks for.
+// The clamp for a data range that is given as an interval.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Clamp {
   bool enabled;
   Acc low;
   Acc high;
-  // The bounds as the images' type has them.
+  // The bounds rounded to the images' types; where these differ, the wider pair.
   Acc least;
   Acc most;
 
@@ -24,14 +24,14 @@ struct Clamp {
     return x < low ? low : (x > high ? high : x);
   }
 
-  // Whether a gradient does, as in torch.clamp: not where a value was changed, NaN included. Pixels
-  // that were clamped before lie on the bounds of their type, and count as unchanged.
+  // Whether the gradient passes, as in torch.clamp: not where the clamp changed the value, and not
+  // for NaN. Pixels clamped before lie on the bounds rounded to their type, and count as unchanged.
   SYNCFREE_HD bool passes(Acc x) const { return !enabled || (x >= least && x <= most); }
 };
 
 namespace detail {
 
-// Of tensors of integers bounds are float32, as in torch.
+// For integer tensors the bounds are float32, as in torch.
 inline double rounded_to(DType dtype, double x) {
   if (!is_floating(dtype)) dtype = DType::kFloat32;
   alignas(double) unsigned char memory[sizeof(double)];

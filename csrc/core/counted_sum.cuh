@@ -1,7 +1,7 @@
-// A sum that knows when it is complete. One 64-bit word holds how many terms came, in its last
-// bits, and above them the sum in fixed point: integers give the same bits in whatever order they
-// come, and one addition in memory brings terms, tells whether they were the last and what all are
-// together. Slots with a ticket take a fence, a ticket, and a read of all slots for that.
+// A sum that knows when it is complete. The low bits of one 64-bit word count the terms that have
+// arrived, the bits above hold their sum in fixed point. Integers give the same bits in any order
+// of arrival, and one atomic addition delivers terms, tells whether they were the last and returns
+// the total. Slots with a ticket would take a fence, the ticket and a read of all slots.
 #pragma once
 
 #include <cuda/atomic>
@@ -14,18 +14,18 @@
 
 namespace syncfree {
 
-// Of numbers that are not negative. Words are zero between launches.
+// Sums of non-negative numbers. The words are zero between launches.
 struct CountedSums {
-  // So that rounding, of one sign where terms repeat, leaves less than 2^-30 of `most`.
+  // So that rounding errors, which have one sign where terms repeat, stay below 2^-30 of `most`.
   static constexpr int kCountBits = 16;
   static constexpr std::int64_t kMostTerms = (1 << kCountBits) - 1;
 
   std::uint64_t* words = nullptr;
-  std::uint32_t terms = 0;  // of each
-  int exponent = 0;         // of the power of two that makes a sum an integer
+  std::uint32_t terms = 0;  // of each sum
+  int exponent = 0;         // sums are scaled by 2^exponent to integers
 
   CountedSums() = default;
-  // `most` bounds a sum, up to rounding.
+  // `most` is an upper bound of each sum, up to rounding.
   CountedSums(std::uint64_t* all, std::int64_t terms_of_each, double most)
       : words(all), terms(static_cast<std::uint32_t>(terms_of_each)) {
     std::frexp(std::max(most, 1.0), &exponent);
@@ -34,11 +34,11 @@ struct CountedSums {
 
   struct Arrival {
     bool completes;
-    double sum;  // of all terms then; NaN where one of them was
+    double sum;  // of all terms, if complete; NaN if one of them was
   };
 
-  // A term as it is added to a word, with its count, and such terms together: never more than a
-  // word takes, or their count would run into their sum.
+  // `encoded` makes a term with its count an increment of a word, `joined` adds such increments up.
+  // Joined terms must not be more than the word waits for, or their count would run into their sum.
   __device__ std::uint64_t encoded(double term) const {
     const double scaled = term * power_of_two(exponent);
     return 1 |
@@ -48,10 +48,10 @@ struct CountedSums {
     return ((a & ~kNotANumber) + (b & ~kNotANumber)) | ((a | b) & kNotANumber);
   }
 
-  // By one thread.
+  // Called by one thread.
   __device__ Arrival add(std::int64_t index, std::uint64_t terms_here) const {
     const cuda::atomic_ref<std::uint64_t, cuda::thread_scope_device> word(words[index]);
-    // Of one thread and one word: it comes before the count does.
+    // The operations of one thread on one word stay in order: the mark is there before the count.
     if (terms_here & kNotANumber) word.fetch_or(kNotANumber, cuda::memory_order_relaxed);
     const std::uint64_t added = terms_here & ~kNotANumber;
     const std::uint64_t all = word.fetch_add(added, cuda::memory_order_relaxed) + added;

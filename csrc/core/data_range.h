@@ -15,7 +15,7 @@ struct DataRange {
   double low = 0.0;
   double high = 0.0;
 
-  // Not of kData.
+  // Not for kData.
   double width() const { return source == Source::kInterval ? high - low : value; }
 };
 

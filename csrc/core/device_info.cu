@@ -1,4 +1,4 @@
-// Device properties, which no launcher reads twice.
+// Reads the properties of each device once and keeps them.
 #include "core/device_info.h"
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 
-// Of the architecture that all kernels are compiled for.
+// Compiled for the same architectures as all other kernels, it tells whose code runs.
 __global__ void any_kernel() {}
 
 class Reading {
@@ -36,7 +36,7 @@ class Reading {
   void read(int* value, cudaDeviceAttr attribute, int device) {
     check(cudaDeviceGetAttribute(value, attribute, device));
   }
-  // The error is told here and by nobody's next launch.
+  // The error is reported here; it is cleared so that no later launch reports it.
   void check(cudaError_t error) {
     if (error == cudaSuccess) return;
     if (error_ == cudaSuccess) error_ = error;
@@ -47,7 +47,7 @@ class Reading {
   cudaError_t error_ = cudaSuccess;
 };
 
-// What was read, for ever.
+// What was read, kept until the program ends.
 std::array<DeviceInfo, kMaxDevices> known;
 std::array<std::atomic<bool>, kMaxDevices> is_known;
 std::mutex writing;

@@ -45,8 +45,8 @@ SYNCFREE_HD To bit_cast(From from) {
   return to;
 }
 
-// Branch-free so that compilers vectorise it. Normal numbers: shift into place and rebias by a
-// multiplication; subnormals: let a float subtraction normalise them.
+// Branch-free so that compilers vectorize it. Normal numbers: shift into place and rebias by a
+// multiplication; subnormals: let a float subtraction normalize them.
 inline float half_bits_to_float(std::uint16_t bits) {
   const std::uint32_t word = static_cast<std::uint32_t>(bits) << 16;
   const std::uint32_t sign = word & 0x80000000u;
@@ -60,8 +60,8 @@ inline float half_bits_to_float(std::uint16_t bits) {
 
 }  // namespace detail
 
-// Conversion to the type in which a kernel computes; exact for every type but float64 and the wide
-// integers into float.
+// Conversion to the type in which a kernel computes. Exact but for float64, int32 and int64 to
+// float and for int64 to double.
 template <class Acc, class T>
 SYNCFREE_HD Acc to(T value) {
   return static_cast<Acc>(value);
@@ -114,8 +114,8 @@ SYNCFREE_HD decltype(auto) dispatch_dtype(DType dtype, F&& f) {
   }
 }
 
-// For operands whose two types differ: one uniform branch a load instead of a kernel for each of
-// the hundred pairs.
+// For operands of two different types: one uniform branch per load instead of a kernel for each of
+// the hundred pairs of types.
 template <class Acc>
 SYNCFREE_HD Acc load_as(const void* data, DType dtype, std::int64_t index) {
   return dispatch_dtype(dtype, [&](auto tag) {

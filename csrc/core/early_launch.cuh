@@ -1,7 +1,7 @@
-// Programmatic dependent launch: a kernel whose blocks take their places while the kernel ahead of
-// it on the stream, anybody's, still runs. That hides its launch and the first fetch of its code,
-// about a microsecond, and its launch takes the host 0.7 us less. It waits where it needs what the
-// kernel ahead writes.
+// Programmatic dependent launch: the blocks of a kernel become resident while the kernel ahead of
+// it on the stream, whoever launched that, still runs. This hides the kernel's launch and the first
+// fetch of its code, about a microsecond, and the launch takes the host 0.7 us less. The kernel
+// waits where it needs what the kernel ahead writes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,24 +13,24 @@
 
 namespace syncfree {
 
-// In the kernel ahead: once every block has called it or ended, the next kernel may start.
+// For the kernel ahead: the next kernel may start once every block has called it or ended.
 __device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
-// In the kernel behind, before its first access to memory: the kernel ahead has ended. Loads there
-// are plain ones: what __ldg reads must not change while the kernel runs, of which this is a part,
-// and the compiler may move it ahead of the wait.
+// For the dependent kernel, before its first access to memory: returns once the kernel ahead has
+// ended. Loads after it must be plain ones: __ldg requires memory that does not change while the
+// kernel runs, which includes the wait, and the compiler may hoist it above the wait.
 __device__ inline void wait_for_kernel_ahead() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-// Of a kernel that calls `wait_for_kernel_ahead`; in the stream's order where the device or the
-// code it runs knows no other.
+// Launches a kernel that calls `wait_for_kernel_ahead`. Where the device, or the code that it runs,
+// does not support programmatic dependent launch, this is an ordinary launch in stream order.
 template <class... P>
 cudaError_t launch_early(void (*kernel)(P...), unsigned int blocks, unsigned int threads,
                          std::size_t shared_bytes, cudaStream_t stream,

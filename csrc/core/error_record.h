@@ -1,4 +1,5 @@
-// What a kernel saw that it must not raise itself: the host reads it later, without a wait.
+// Errors in the input that a kernel finds but must not raise: the host reads their record later,
+// without waiting for the device.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,31 @@ enum class ErrorKind : std::int64_t {
   kPredsOutOfRange = 2,
 };
 
-// Bad labels that one call met.
+// The bad labels of one call.
 struct ErrorRecord {
   ErrorKind kind = ErrorKind::kNone;
   std::int64_t first_index = 0;
   std::int64_t first_value = 0;
   std::int64_t count = 0;
-  std::int64_t call = 0;  // the caller's number for it
+  std::int64_t call = 0;  // the caller's number of this call
   // What is allowed: 0 to classes - 1, and `ignore_index` where there is one.
   std::int64_t classes = 0;
   std::int64_t ignore_index = 0;
   std::int32_t has_ignore_index = 0;
-  std::int32_t is_integer = 1;  // or NaN, infinite, a fraction
+  std::int32_t is_integer = 1;  // 0: the first value is NaN, a fraction or beyond int64
 };
 
-// Holds one record of a device, in mapped pinned memory: kernels of several streams may want to
-// leave theirs at once, and the host may look at any time. The first to claim the slot writes it;
-// until the host has taken that one, further calls only add to `more`. Atomics on mapped memory
-// hold among the threads of the device only, hence each number is written by one side alone.
+// Holds one record of a device, in mapped pinned memory: kernels on several streams may want to
+// publish at once, and the host may look at any time. The first kernel to claim the slot writes its
+// record; until the host has taken that one, further calls only add to `more`. Atomics on mapped
+// memory hold among the threads of the device only, hence each number is written by one side alone.
 struct alignas(128) ErrorSlot {
   ErrorRecord record;
-  // By kernels: records begun, records complete, bad labels without a record.
+  // Written by kernels: records claimed, records complete, bad labels without a record.
   unsigned long long claimed = 0;
   unsigned long long published = 0;
   unsigned long long more = 0;
-  // By the host: how far it has read.
+  // Written by the host: how far it has read.
   unsigned long long taken = 0;
   unsigned long long more_taken = 0;
 };

@@ -1,6 +1,6 @@
-// Division of numbers below 2^31 by one that is known at the launch, as a product and a shift:
-// ceil(2^p / d) with 2^(p - 31) >= d is exact for them (Granlund and Montgomery, 1994). What the
-// compiler makes of a division by a variable takes 25 instructions for 32 bits, 100 for 64.
+// Division of numbers below 2^31 by a divisor known at the launch, as a multiplication and a shift:
+// with the factor ceil(2^p / d) and 2^(p - 31) >= d it is exact (Granlund and Montgomery, 1994).
+// The compiler's division by a variable takes 25 instructions for 32 bits, 100 for 64.
 #pragma once
 
 #include <cstdint>

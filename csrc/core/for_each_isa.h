@@ -2,9 +2,10 @@
 // own.
 //
 // Included once per .cpp, after every other header: standard headers must be seen outside the
-// target regions, or the linker might keep an AVX-512 copy of one of their inline functions for
-// all. Inside, SYNCFREE_VECTOR_BYTES is the vector width and `syncfree::{baseline,avx2,avx512}` the
-// home of what the header defines. The header has no include guard and includes nothing.
+// target regions, or the linker might keep an AVX-512 copy of one of their inline functions for all
+// instruction sets. Inside, SYNCFREE_VECTOR_BYTES is the vector width and
+// `syncfree::{baseline,avx2,avx512}` the namespace of the header's definitions. The header has no
+// include guard and includes nothing.
 #ifndef SYNCFREE_KERNEL
 #error "define SYNCFREE_KERNEL to the kernel header before including core/for_each_isa.h"
 #endif

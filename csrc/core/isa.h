@@ -5,8 +5,8 @@ namespace syncfree {
 
 enum class Isa : int { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 
-// The best of this machine, or the lower one that the environment variable SYNCFREE_ISA names
-// (baseline, avx2, avx512), so that tests can run each path.
+// The best instruction set of this machine, or the lower one that the environment variable
+// SYNCFREE_ISA names (baseline, avx2, avx512), so that tests can run each path.
 Isa active_isa();
 
 const char* isa_name(Isa isa);

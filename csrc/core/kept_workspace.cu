@@ -1,4 +1,4 @@
-// One block for each stream, zeroed once, since kernels leave its zeroed part zero.
+// One allocation for each stream. Its zeroed part is cleared once, since kernels leave it zero.
 #include "core/kept_workspace.h"
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 namespace syncfree {
 namespace {
 
-// It comes from CUDA itself: torch's allocator would take it from the private pool of whatever is
-// being warmed up for capture (torch.compile's "reduce-overhead"), and reclaim it there.
+// The memory of one stream. It comes from CUDA itself: while something is warmed up for graph
+// capture (torch.compile's "reduce-overhead"), torch's caching allocator would take it from that
+// graph's private pool, and reclaim it there.
 struct Block {
   std::mutex mutex;
   char* memory = nullptr;
@@ -38,8 +39,8 @@ struct Block {
       status = cudaMalloc(&fresh, wanted.total());
     }
     if (status != cudaSuccess) return status;
-    // Without pools nothing can be freed in the stream's order, and cudaFree would wait for all of
-    // the device: what was outgrown stays.
+    // Without memory pools nothing can be freed in stream order, and cudaFree would wait for the
+    // whole device: memory that was outgrown is not freed.
     if (memory != nullptr && has_pools) status = cudaFreeAsync(memory, stream);
     memory = static_cast<char*>(fresh);
     size = wanted;
@@ -62,8 +63,8 @@ Cache& cache() {
 
 cudaError_t lease_kept_workspace(int device, cudaStream_t stream, const WorkspaceSize& size,
                                  KeptWorkspace* out) {
-  // Handles are reused after a stream is destroyed, and one handle names each thread's own default
-  // stream; ids are unique.
+  // The handle of a destroyed stream may be reused, and a single handle stands for the default
+  // streams of all threads; ids are unique.
   unsigned long long id = 0;
   cudaError_t status = cudaStreamGetId(stream, &id);
   if (status != cudaSuccess) return status;

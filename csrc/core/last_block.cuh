@@ -1,4 +1,4 @@
-// Grid-wide hand-over without a second launch: the block that arrives last sees what all others
+// Last-block reduction, without a second launch: the last block to arrive sees what all others
 // wrote.
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace syncfree {
 
-// Adds `count` to a ticket, whose owners bring it to `total` in all. True for the one that does,
-// which then sees what the others had seen before they arrived; the ticket is zero again for the
-// next launch.
+// Adds `count` to a ticket that all arrivals together bring to `total`. Returns true for the
+// arrival that completes it, which then sees what the others had seen before they arrived; the
+// ticket is zero again for the next launch.
 //
-// Release and acquire are the one thread's, and hold for all that a barrier orders before and
-// behind it. Two __threadfence() in every thread say the same, but they are sequentially
-// consistent, each a round trip to L2.
+// One thread's release and acquire suffice: they cover what barriers of its block order before and
+// after them. Two __threadfence() in every thread would do the same, but these are sequentially
+// consistent, and each is a round trip to L2.
 __device__ inline bool is_last_arrival(std::uint32_t* ticket, std::uint32_t count,
                                        std::uint32_t total) {
   const cuda::atomic_ref<std::uint32_t, cuda::thread_scope_device> arrived(*ticket);
@@ -23,8 +23,8 @@ __device__ inline bool is_last_arrival(std::uint32_t* ticket, std::uint32_t coun
   return last;
 }
 
-// Every thread of every block calls it once, after the block wrote its results. True in all threads
-// of exactly one block, whose reads of those results are then safe.
+// Every thread of every block calls it once, after the block has written its results. Returns true
+// in all threads of exactly one block, which may then read the results of all others.
 __device__ inline bool is_last_block(std::uint32_t* ticket, std::uint32_t blocks) {
   __shared__ bool last;
   __syncthreads();

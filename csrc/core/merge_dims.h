@@ -1,12 +1,12 @@
-// Fewer, longer dimensions where the layout of both operands allows it.
+// Merges dimensions into fewer, longer ones where the layouts of both operands allow it.
 #pragma once
 
 #include "core/tensor_view.h"
 
 namespace syncfree {
 
-// Merges neighbours within [begin, end) that both views walk with one stride, and drops sizes of
-// one. Logical order stays. Returns the new end; dimensions behind it move up.
+// Merges neighboring dimensions within [begin, end) that both views traverse with one stride, and
+// drops those of size one. The logical order stays. Returns the new end; later dimensions move up.
 template <class View>
 int merge_dims(View& a, View& b, int begin, int end) {
   int last = begin - 1;

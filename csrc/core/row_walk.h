@@ -1,5 +1,5 @@
-// Elements of several views of the same sizes in logical order, a row of the last dimension at a
-// time.
+// Walks the elements of several views of the same sizes in logical order, a row of the last
+// dimension at a time.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace syncfree {
 
-// Dimensions of the views, borrowed from them.
+// The sizes of the views and each view's strides, borrowed from them.
 template <int kViews>
 struct WalkedDims {
   int rank = 0;
@@ -22,13 +22,13 @@ struct WalkedDims {
 template <int kViews, int kMostDims>
 class RowWalk {
  public:
-  // From logical element `index` on, in views that begin at `base`.
+  // Starts at logical element `index`, in views that begin at `base`.
   RowWalk(const WalkedDims<kViews>& dims, std::int64_t index,
           const std::int64_t (&base)[kViews] = {})
       : dims_(dims) {
     std::copy_n(base, kViews, offset_);
     for (int d = last(); d >= 0; --d) {
-      if (dims_.size[d] == 0) return;  // no element has an index, and none is walked
+      if (dims_.size[d] == 0) return;  // there are no elements, and none is walked
       at_[d] = index % dims_.size[d];
       index /= dims_.size[d];
       move(d, at_[d]);
@@ -40,8 +40,7 @@ class RowWalk {
   std::int64_t left_in_row() const {
     return dims_.rank == 0 ? 1 : dims_.size[last()] - at_[last()];
   }
-  // Rows from here on that follow each other one step of the dimension ahead apart; none from
-  // within a row.
+  // How many whole rows from here on are `row_step` apart; 0 within a row.
   std::int64_t whole_rows() const {
     if (dims_.rank == 0 || at_[last()] != 0) return 0;
     return dims_.rank == 1 ? 1 : dims_.size[last() - 1] - at_[last() - 1];
@@ -50,14 +49,14 @@ class RowWalk {
     return dims_.rank < 2 ? 0 : dims_.stride[view][last() - 1];
   }
 
-  // Not beyond the end of the row.
+  // By `left_in_row` at most.
   void advance(std::int64_t count) {
     if (dims_.rank == 0) return;
     move(last(), count);
     at_[last()] += count;
     carry(last());
   }
-  // Not more than `whole_rows`.
+  // By `whole_rows` at most.
   void advance_rows(std::int64_t count) {
     if (dims_.rank < 2) return advance(left_in_row());
     move(last() - 1, count);
@@ -84,8 +83,8 @@ class RowWalk {
   std::int64_t offset_[kViews] = {};
 };
 
-// `count` elements `step` apart, side by side and converted. Compilers vectorise loops whose step
-// they know; 3 and 4 are those of images with channels last.
+// Gathers `count` elements `step` apart into contiguous memory, converted. Compilers vectorize
+// loops with a constant step; 3 and 4 are those of channels-last images.
 template <class Out, class T>
 void load_row(const T* from, std::int64_t step, std::int64_t count, Out* out) {
   const auto copy = [&](auto known) {
@@ -108,8 +107,8 @@ void load_row(const T* from, std::int64_t step, std::int64_t count, Out* out) {
   }
 }
 
-// The same of `rows` rows of `count` elements, which end up one behind the other. Where elements of
-// a column lie nearer to each other than those of a row, they are read down the columns.
+// The same for `rows` rows of `count` elements, which are written one after another. Where the
+// elements of a column are closer together than those of a row, they are read column by column.
 template <class Out, class T>
 void load_rows(const T* from, std::int64_t row_step, std::int64_t rows, std::int64_t step,
                std::int64_t count, Out* out) {

@@ -1,4 +1,4 @@
-// Rounds a result once, to the type that the caller's tensor has.
+// Stores a double in a tensor of any floating type, rounded once.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,9 @@
 namespace syncfree {
 namespace detail {
 
-// Truncated, with the last bit set where that lost something ("round to odd"): x stays on its side
-// of every midpoint between narrower numbers, so rounding once more rounds as if from x itself.
+// Rounds to odd: truncates, and sets the last bit if that lost anything. The result stays on x's
+// side of every midpoint between narrower numbers, so that rounding it once more gives what
+// rounding x itself would.
 inline float double_to_odd_float(double x) {
   const float nearest = static_cast<float>(x);
   if (nearest == x || x != x) return nearest;

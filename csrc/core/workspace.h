@@ -17,14 +17,14 @@ struct WorkspaceSize {
   std::size_t scratch = 0;
 
   std::size_t total() const { return zeroed + scratch; }
-  // The same, with each part rounded up so that the other one can stand behind it.
+  // Both parts rounded up, so that each can follow the other at an aligned address.
   WorkspaceSize aligned() const {
     return {aligned_to_workspace(zeroed), aligned_to_workspace(scratch)};
   }
 };
 
-// `zeroed` is all zero bytes when a launch begins and every kernel leaves it so, which saves the
-// memset a call; `scratch` holds anything. Both are aligned to 256 bytes, live on the launch's
+// `zeroed` is all zero bytes when a launch begins and every kernel leaves it so, which saves a
+// memset per call; `scratch` may hold anything. Both are aligned to 256 bytes, live on the launch's
 // device and are used by one stream at a time.
 struct Workspace {
   void* zeroed = nullptr;

@@ -1,4 +1,4 @@
-// PSNR and mean absolute error from the sums that the SSIM pass takes along.
+// PSNR and mean absolute error, from the sums of errors that the SSIM pass computes as by-products.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 namespace syncfree::image_quality {
 
 struct Problem {
-  const double* squared_error = nullptr;   // one sum an image
-  const double* absolute_error = nullptr;  // one sum an image
+  const double* squared_error = nullptr;   // one sum per image
+  const double* absolute_error = nullptr;  // one sum per image
   std::int64_t images = 0;
   std::int64_t elements = 0;  // of one image
   DataRange range;            // kValue or kInterval
-  // kNone gives a value an image; kMean pools the errors of all images before the logarithm.
+  // kNone gives one value per image; kMean pools the errors of all images before the logarithm.
   Reduction reduction = Reduction::kMean;
 
   void* psnr = nullptr;  // optional

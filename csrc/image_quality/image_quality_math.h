@@ -1,4 +1,4 @@
-// The finishing arithmetic that CPU and CUDA share.
+// The final arithmetic, which CPU and CUDA share.
 #pragma once
 
 #include "core/store_as.h"

@@ -32,16 +32,17 @@ struct Exponents {
   Normalize normalize = Normalize::kRelu;
 };
 
-// Each image's product over the scales of mean^beta, where the mean is that of SSIM at the last,
-// smallest scale and that of the contrast term at all others. Each scale is the one before it,
-// averaged over 2 x 2 pixels (2 x 2 x 2 of a volume).
+// The value of an image is the product over the scales of mean^beta, where the mean is that of SSIM
+// at the last, smallest scale and that of the contrast term at all others. Scale 0 is the images
+// themselves; each further scale is the one before it, averaged over 2 x 2 pixels (2 x 2 x 2 of a
+// volume).
 struct Problem {
   // (B, C, D, H, W), both of the same sizes; 2-D images have D = 1. Volumes have more than one
   // slice at each scale but the last.
   TensorView preds;
   TensorView target;
   ssim::Axis axes[3];  // depth, height, width
-  DataRange range;     // kData looks at each scale anew
+  DataRange range;     // with kData each scale has a range of its own
   double k1 = 0.01;
   double k2 = 0.03;
   Exponents exponents;
@@ -50,14 +51,14 @@ struct Problem {
   void* value = nullptr;  // one element, or B with kNone
   DType result_dtype = DType::kFloat32;
 
-  // Optional: states to which the batch is added as its values are finished, before they are
+  // Optional: states of a metric, to which the values of the batch are added before they are
   // rounded.
   RunningMean running;
 
-  // Optional: the means, first those of scale 0.
+  // Optional: the means of each scale and image, (scales, B).
   double* means = nullptr;
 
-  // Room for the images of all scales but the first, a pyramid each: pyramid_elements() of
+  // Room for the pooled images, a pyramid for each of the two tensors: pyramid_elements() of
   // ms_ssim_pyramid.h, aligned to 16 bytes, on the images' device.
   void* preds_pyramid = nullptr;
   void* target_pyramid = nullptr;

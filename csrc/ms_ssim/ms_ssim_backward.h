@@ -7,16 +7,16 @@
 
 namespace syncfree::ms_ssim {
 
-// Where the range comes from the data it counts as a constant.
+// A range that is found from the data is treated as a constant.
 struct BackwardProblem {
-  Problem forward;  // with the means and the pyramids that it left behind, without a value
+  Problem forward;  // with the means and the pyramids that the forward pass wrote, without a value
 
   TensorView grad_value;  // (B) or one element, as `reduction` says
 
   ssim::Gradient preds;  // laid out as (B, C, D, H, W)
   ssim::Gradient target;
 
-  // Room for the gradients of pooled images, a pyramid each; null where nobody asked for them.
+  // Room for the gradients of the pooled images, a pyramid for each tensor; null if not wanted.
   void* preds_pyramid = nullptr;
   void* target_pyramid = nullptr;
 };

@@ -1,5 +1,5 @@
-// The gradient of multi-scale SSIM on the CPU: what arrives for each mean, and one SSIM gradient a
-// scale, from the coarsest to the finest.
+// The gradient of multi-scale SSIM on the CPU: the incoming gradient of each mean, and one SSIM
+// gradient a scale, from the coarsest to the finest.
 #include <vector>
 
 #include "ms_ssim/ms_ssim_backward_math.h"

@@ -1,5 +1,5 @@
-// The gradient of multi-scale SSIM on CUDA: a small block that finds what arrives for each mean,
-// and the launches of one SSIM gradient a scale, from the coarsest to the finest.
+// The gradient of multi-scale SSIM on CUDA: a single block that computes the incoming gradient of
+// each mean, and the launches of one SSIM gradient a scale, from the coarsest to the finest.
 #include <algorithm>
 #include <cstddef>
 
@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// In scratch memory the gradients of the means and the factors stand before what the SSIM launches
-// want in turns.
+// Scratch memory begins with the gradients of the means and the factors. Behind them is the scratch
+// that the SSIM launches use in turn.
 std::size_t mean_bytes(const BackwardProblem& problem) {
   const auto means = static_cast<std::size_t>(mean_count(problem.forward));
   return aligned_to_workspace(2 * means * sizeof(double));
@@ -35,11 +35,11 @@ std::size_t mean_bytes(const BackwardProblem& problem) {
 
 }  // namespace
 
-// SSIM launches leave their tickets zero, so that the next one can have them.
+// The SSIM launches use the same zeroed memory in turn: each leaves its tickets zero for the next.
 WorkspaceSize workspace_size(const BackwardProblem& problem) {
   WorkspaceSize most;
   for (int scale = 0; scale < problem.forward.exponents.scales; ++scale) {
-    // A size depends on which gradients are wanted, not on where they come from.
+    // The size depends on which gradients arrive, not on where they are.
     double gradients;
     const WorkspaceSize size = ssim::workspace_size(scale_problem(problem, scale, &gradients));
     most.zeroed = std::max(most.zeroed, size.zeroed);

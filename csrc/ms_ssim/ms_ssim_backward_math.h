@@ -1,5 +1,5 @@
-// What the gradient on the CPU and on CUDA share: the chain rule for the product, and the SSIM
-// gradient of each scale.
+// What the CPU and CUDA gradients share: the chain rule for the product, and the SSIM gradient of
+// each scale.
 #pragma once
 
 #include "ms_ssim/ms_ssim_backward.h"
@@ -9,8 +9,8 @@
 
 namespace syncfree::ms_ssim {
 
-// The derivative of `factor` by the mean. A power below one is infinitely steep at zero, which
-// counts as flat here: whoever trains wants no infinity. NaN passes.
+// The derivative of `factor` by the mean. A power below one is infinitely steep at zero; its slope
+// counts as 0 there, since training needs finite gradients. NaN passes through.
 SYNCFREE_HD double factor_slope(const Exponents& exponents, int scale, double mean) {
   const double beta = exponents.beta[scale];
   if (beta == 0.0 || (exponents.normalize == Normalize::kRelu && mean <= 0.0)) return 0.0;
@@ -20,8 +20,8 @@ SYNCFREE_HD double factor_slope(const Exponents& exponents, int scale, double me
   return (simple ? 0.5 : 1.0) * beta * pow(base, beta - 1.0);
 }
 
-// The derivative of an image's value by its mean at one scale. Products of all other factors, not
-// the value over one of them, which may be zero.
+// The derivative of an image's value by its mean at one scale. All other factors are multiplied,
+// since the value cannot be divided by a factor that may be zero.
 SYNCFREE_HD double value_slope(const Exponents& exponents, int scale, std::int64_t image,
                                std::int64_t images, const double* means, const double* factors) {
   double slope = factor_slope(exponents, scale, means[scale * images + image]);
@@ -30,7 +30,7 @@ SYNCFREE_HD double value_slope(const Exponents& exponents, int scale, std::int64
   return slope;
 }
 
-// Of what arrives for a result, the part of one image.
+// The fraction of the value's incoming gradient that each image receives.
 inline double image_share(const Problem& problem) {
   return problem.reduction == Reduction::kMean ? 1.0 / static_cast<double>(problem.preds.size[0])
                                                : 1.0;
@@ -52,8 +52,8 @@ inline ssim::Gradient scale_gradient(const Problem& forward, const ssim::Gradien
   return gradient;
 }
 
-// The gradient of one scale's images, that of the next one included. `mean_gradients` holds what
-// arrives for the means, laid out as these.
+// The SSIM gradient of one scale, which adds that of the next coarser one. `mean_gradients` holds
+// the incoming gradients of the means, in the layout of the means.
 inline ssim::BackwardProblem scale_problem(const BackwardProblem& problem, int scale,
                                            const double* mean_gradients) {
   const Problem& forward = problem.forward;

@@ -1,5 +1,6 @@
-// Multi-scale SSIM on CUDA: one SSIM launch a large scale, one for all small ones together behind
-// one that pools them, and a small block that multiplies.
+// Multi-scale SSIM on CUDA: an SSIM launch for each large scale; for the small scales, launches
+// that pool up to four of them each, and one SSIM launch for all; and a single block that
+// multiplies.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -48,16 +49,16 @@ __global__ void __launch_bounds__(kThreads)
   store_as(results.value, results.dtype, 0, sum);
 }
 
-// In scratch memory the factors, and means that nobody keeps, stand before what the SSIM launches
-// want in turns.
+// Scratch memory begins with the factors, and with the means if the caller does not want them.
+// Behind them is the scratch that the SSIM launches use in turn.
 std::size_t mean_bytes(const Problem& problem) {
   return aligned_to_workspace(2 * static_cast<std::size_t>(mean_count(problem)) * sizeof(double));
 }
 
-// The scales that share a launch: their images are small, and made beforehand.
+// The scales that share an SSIM launch: their images are small, and pooled beforehand.
 struct JointScales {
   std::array<ssim::Problem, ssim::kMostJointScales> problems;
-  int first;  // of them; behind the last scale where there are none
+  int first;  // the finest of these scales; the number of scales if there are none
   int count = 0;
 
   JointScales(const Problem& problem, double* means) : first(problem.exponents.scales) {
@@ -74,9 +75,9 @@ struct JointScales {
 
 }  // namespace
 
-// SSIM launches leave their tickets zero, so that the next one can have them.
+// The SSIM launches use the same zeroed memory in turn: each leaves its tickets zero for the next.
 WorkspaceSize workspace_size(const Problem& problem) {
-  // A size depends on which results are wanted, not on where they go.
+  // The size depends on which results are wanted, not on where they go.
   double means;
   const JointScales joint(problem, &means);
   WorkspaceSize most = ssim::joint_workspace_size(joint.problems.data(), joint.count);

@@ -7,7 +7,7 @@
 
 namespace syncfree::ms_ssim {
 
-// What a scale contributes to the product; NaN passes.
+// The factor of one scale in the product. NaN passes through.
 SYNCFREE_HD double factor(const Exponents& exponents, int scale, double mean) {
   if (exponents.normalize == Normalize::kRelu) mean = mean < 0.0 ? 0.0 : mean;
   if (exponents.normalize == Normalize::kSimple) mean = 0.5 * (mean + 1.0);

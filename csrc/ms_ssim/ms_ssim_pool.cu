@@ -1,5 +1,5 @@
-// Pooling of several scales in one launch: a warp owns 32 x 16 pixels, whose means of 2 x 2 up to
-// 16 x 16 pixels nobody else needs.
+// Pooling of several scales in one launch. Each warp owns a tile of 32 x 16 pixels and computes all
+// means over 2 x 2 up to 16 x 16 of its pixels, so that no warp needs another's.
 #include "ms_ssim/ms_ssim_pool.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kWarps = 4;  // of a block
 constexpr int kThreads = 32 * kWarps;
-constexpr int kSide = 4;               // of the square of pixels of one thread
+constexpr int kSide = 4;               // of the square of pixels that a thread has
 constexpr int kAcross = 8, kDown = 4;  // threads of a warp
 constexpr int kMostLevels = 4;
 constexpr unsigned kWarp = 0xffffffffu;
@@ -37,13 +37,13 @@ struct Job {
   int tiles_down;
 };
 
-// The order of additions is that of other passes that pool: rows first.
+// The order of additions is that of all other passes that pool: rows first.
 __device__ float mean_of_four(float above_left, float above_right, float below_left,
                               float below_right) {
   return 0.25f * ((above_left + above_right) + (below_left + below_right));
 }
 
-// The same over four lanes, `right` and `below` telling the others apart.
+// The same over four lanes; `right` and `below` are the bits in which their numbers differ.
 __device__ float mean_of_lanes(float x, int right, int below) {
   const float row = x + __shfl_xor_sync(kWarp, x, right);
   return 0.25f * (row + __shfl_xor_sync(kWarp, row, below));
@@ -84,7 +84,7 @@ class Tile {
   }
 
  private:
-  // Beyond the border some pixels of the image, of which nothing is kept.
+  // Reads some pixel of the image for each place beyond its border; no mean of those is stored.
   __device__ void load(const PooledImage& image, float (&pixels)[kSide][kSide]) const {
     const std::int64_t number = plane_ / job_.channels;
     const T* const plane = static_cast<const T*>(image.pixels) + number * image.stride[0] +
@@ -105,7 +105,7 @@ class Tile {
 
   const Job& job_;
   std::int64_t plane_;
-  int x_;  // of the thread's square
+  int x_;  // of the thread's square, in squares
   int y_;
 };
 

@@ -1,4 +1,4 @@
-// The images of a pyramid's scales at once, where no pass over a scale makes those of the next.
+// Pools several scales of a pyramid at once, where no SSIM pass writes the next scale's images.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,7 +7,8 @@
 
 namespace syncfree::ms_ssim {
 
-// From those of scale `finest`, which is there, on. Two-dimensional images that are not float64.
+// From the images of scale `finest`, which exist, to those of the last scale. For two-dimensional
+// images that are not float64.
 cudaError_t pool_scales(const Problem& problem, int finest, cudaStream_t stream);
 
 }  // namespace syncfree::ms_ssim

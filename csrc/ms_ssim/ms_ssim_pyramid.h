@@ -9,12 +9,12 @@
 
 namespace syncfree::ms_ssim {
 
-// In which pooled images are kept.
+// The type of pooled images.
 inline DType pooled_dtype(const Problem& problem) {
   return problem.preds.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-// A pooled scale, contiguous.
+// The shape and strides of a pooled scale, which is contiguous.
 inline TensorView pooled_view(const Problem& problem, int scale) {
   TensorView view = problem.preds;
   view.data = nullptr;
@@ -26,9 +26,10 @@ inline TensorView pooled_view(const Problem& problem, int scale) {
   return view;
 }
 
-// A pyramid is the pooled scales of one image behind one another; behind the last scale it ends.
-// Nothing is left between them, since kernels take vectors only of rows that are whole vectors:
-// then the scale is too, and the next one begins as well aligned as it does.
+// A pyramid is the pooled scales of one tensor, one behind the other: `pooled_begin` of the scale
+// after the last is its size. It needs no gaps for alignment, since kernels use vectors only for
+// rows that are a whole number of vectors: then the scale is too, and the next one begins as well
+// aligned as this one.
 inline std::int64_t pooled_begin(const Problem& problem, int scale) {
   std::int64_t begin = 0;
   for (int finer = 1; finer < scale; ++finer) begin += pooled_view(problem, finer).numel();
@@ -48,7 +49,7 @@ inline std::int64_t mean_count(const Problem& problem) {
   return problem.exponents.scales * problem.preds.size[0];
 }
 
-// The images of one scale and what SSIM takes of them, without results.
+// The images of one scale and the parameters of its SSIM, without results.
 inline ssim::Problem scale_images(const Problem& problem, int scale) {
   ssim::Problem ssim;
   ssim.preds = problem.preds;
@@ -66,8 +67,8 @@ inline ssim::Problem scale_images(const Problem& problem, int scale) {
   return ssim;
 }
 
-// The SSIM of one scale: the mean of each image, and the images of the next scale. `means` holds
-// those of scale 0, then of scale 1, ...
+// The SSIM of one scale, with its results: the mean of each image, and the images of the next
+// scale. `means` holds those of scale 0, then of scale 1, ...
 inline ssim::Problem scale_problem(const Problem& problem, int scale, double* means) {
   ssim::Problem ssim = scale_images(problem, scale);
   ssim.result_dtype = DType::kFloat64;

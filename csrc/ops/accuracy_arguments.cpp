@@ -1,4 +1,4 @@
-// The problem made of accuracy's arguments, and its call of the kernels.
+// Builds the problem from accuracy's arguments and runs it.
 #include "ops/accuracy_arguments.h"
 
 #include <torch/csrc/stable/ops.h>
@@ -18,8 +18,8 @@ namespace {
 using accuracy::Average;
 using accuracy::Task;
 
-// Trailing dimensions become one where there are more than a view holds: without a copy if their
-// strides allow it.
+// With `flat`, when there are more dimensions than a view holds, those behind the leading ones
+// become one: without a copy if their strides allow it.
 TensorView view_from(const Tensor& tensor, std::int64_t leading, bool flat,
                      std::optional<Tensor>& owner) {
   if (!flat) return view_of(tensor);
@@ -27,7 +27,7 @@ TensorView view_from(const Tensor& tensor, std::int64_t leading, bool flat,
   return view_of(*owner);
 }
 
-// Ascending; each knows its place in `top_k`.
+// In ascending order; each entry keeps its place in `top_k`.
 accuracy::TopKList sorted_list(const std::vector<std::int64_t>& top_k) {
   if (top_k.empty() || top_k.size() > accuracy::TopKList::kMost)
     fail_value("Expected argument `top_k` to hold 1 to ", accuracy::TopKList::kMost,
@@ -86,7 +86,7 @@ void AccuracyCall::view(std::int64_t leading) {
   check_dtypes(preds_, target_);
   device_ = device_of(preds_);
   const bool scores_of_classes = preds_.dim() != target_.dim();
-  // Both or neither: a kernel walks their dimensions side by side.
+  // Both or neither: a kernel walks the dimensions of both in step.
   const bool flat = std::max(preds_.dim(), target_.dim()) > kMaxRank;
   problem_.preds = view_from(preds_, leading + scores_of_classes, flat, flat_preds_);
   problem_.target = view_from(target_, leading, flat, flat_target_);
@@ -171,7 +171,7 @@ Tensor AccuracyCall::make_value() {
   return value;
 }
 
-// Classes or labels with counts of their own; TorchMetrics takes an unknown number as 1.
+// How many classes or labels have their own counts; TorchMetrics takes an unknown number as 1.
 std::int64_t AccuracyCall::state_size() const {
   if (problem_.task == Task::kBinary) return 1;
   const bool pooled = problem_.task == Task::kMulticlass && problem_.average == Average::kMicro &&
@@ -185,7 +185,7 @@ std::int64_t* AccuracyCall::state(const char* name, const Tensor& tensor, std::i
   std::int64_t* strides = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &strides));
   stride = tensor.dim() > 0 ? strides[0] : 1;
-  // Classes that share a place would count each other's elements.
+  // With a stride of 0 all classes would be counted in one element.
   const bool fits = tensor.dim() <= 1 && tensor.numel() == size && (stride != 0 || size == 1);
   if (!fits || tensor.scalar_type() != ScalarType::Long)
     fail_value("Expected state `", name, "` to be an int64 tensor of shape [", size, "], but got ",

@@ -1,4 +1,4 @@
-// What the ops of accuracy have in common: checks, and the problem made of their arguments.
+// Shared by the ops of accuracy: checks of their arguments, and the problem built from these.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 
 namespace syncfree::ops {
 
-// The arguments that hardly ever change, in one integer (python/syncfree/_ops/accuracy.py packs
-// it): torch takes 0.2 us to hand over each scalar.
+// The arguments that hardly ever change, packed into one integer by
+// python/syncfree/_ops/accuracy.py: torch takes 0.2 us to pass each scalar.
 struct AccuracyOptions {
   accuracy::Average average;
   bool samplewise;
   bool validate;
   bool has_ignore_index;
-  // What the op that reduces counts is not told otherwise.
+  // Only for accuracy_from_counts, whose other arguments do not tell these.
   accuracy::Task task;
   bool top_one;
   ErrorOrigin origin;
@@ -34,7 +34,7 @@ struct AccuracyOptions {
         origin(bits) {}
 };
 
-// One call: its arguments, checked, and where its results go. Used while its tensors live.
+// One call: its checked arguments, and where its results go. Must not outlive its tensors.
 class AccuracyCall {
  public:
   static AccuracyCall binary(const Tensor& preds, const Tensor& target, double threshold,
@@ -42,7 +42,7 @@ class AccuracyCall {
   static AccuracyCall multiclass(const Tensor& preds, const Tensor& target,
                                  std::int64_t num_classes, std::int64_t top_k, std::int64_t options,
                                  std::int64_t ignore_index);
-  // For several k in any order. The value has one dimension more, the first, in that order.
+  // For several k in any order. The value has an additional first dimension, in the same order.
   static AccuracyCall multiclass_top_k(const Tensor& preds, const Tensor& target,
                                        std::int64_t num_classes,
                                        const std::vector<std::int64_t>& top_k, std::int64_t options,
@@ -50,16 +50,17 @@ class AccuracyCall {
   static AccuracyCall multilabel(const Tensor& preds, const Tensor& target, std::int64_t num_labels,
                                  double threshold, std::int64_t options, std::int64_t ignore_index);
 
-  // Asks for the value, in the shape that TorchMetrics' functions give it.
+  // Makes the tensor of the value, in the shape that TorchMetrics' functions return.
   Tensor make_value();
 
-  // Asks for counts: of the batch, to be added to the states of a metric, or of each sample. `bad`
-  // grows by the number of bad labels.
+  // Has the kernels also count: the batch, added to the states of a metric, or each sample, in new
+  // tensors. `bad` grows by the number of bad labels.
   void add_counts(const Tensor& tp, const Tensor& fp, const Tensor& tn, const Tensor& fn,
                   const Tensor& bad);
   std::array<Tensor, accuracy::kCountKinds> make_counts(const Tensor& bad);
 
-  // Raises what earlier calls of the same metric left, and on the CPU what is wrong with this one.
+  // Runs the kernels. On CUDA raises the errors that earlier calls of the metric left; on the CPU
+  // those of this call.
   void run();
 
  private:

@@ -13,7 +13,7 @@ bool same_sizes(const Tensor& preds, std::size_t preds_from, const Tensor& targe
   return std::equal(a.begin() + preds_from, a.end(), b.begin() + target_from, b.end());
 }
 
-// Where there are scores for each label.
+// For `preds` that have scores of classes where one score per label is expected.
 const char* classes_advice(const Tensor& preds, const Tensor& target) {
   if (target.dim() < 1 || preds.dim() != target.dim() + 1 || preds.size(0) != target.size(0) ||
       !same_sizes(preds, 2, target, 1))
@@ -24,7 +24,7 @@ const char* classes_advice(const Tensor& preds, const Tensor& target) {
 
 constexpr const char* kOneHotAdvice = " If `target` is one-hot, pass `target.argmax(1)`.";
 
-// A dimension where classes may lie; 0 is an unknown number of them.
+// Whether dimension 1 may hold the classes; 0 is an unknown number of classes.
 bool has_classes(const Tensor& tensor, std::int64_t num_classes) {
   return num_classes != 0 && tensor.dim() >= 2 && tensor.size(1) == num_classes;
 }
@@ -102,7 +102,7 @@ void check_class_labels(const Tensor& preds, const Tensor& target, std::int64_t 
                has_classes(preds, num_classes) && target.size(1) == 1
                    ? " If `preds` are scores, pass `target.squeeze(1)`."
                    : "");
-  // Counted as labels, scores would be cut to whole numbers: a value that means nothing.
+  // Taken as labels, scores would be truncated to whole numbers, and the value would mean nothing.
   if ((options.validate || top_k != 1) && has_classes(target, num_classes) &&
       is_floating(dtype_of(preds, "preds")))
     fail_value(

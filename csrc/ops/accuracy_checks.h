@@ -11,18 +11,18 @@ namespace syncfree::ops {
 void check_elements(const Tensor& preds, const Tensor& target, std::int64_t least_dims,
                     bool samplewise);
 
-// How many classes there are, 0 if that is unknown, and how many of them may be right.
+// The number of classes, 0 if it is unknown, and the k of top-k accuracy.
 void check_classes(std::int64_t num_classes, std::int64_t top_k, accuracy::Average average);
 
 // Scores (N, C, ...) beside labels (N, ...). An unknown number of classes is 0.
 void check_class_scores(const Tensor& preds, const Tensor& target, std::int64_t num_classes,
                         bool samplewise);
 
-// Both (N, ...).
+// Labels, both (N, ...).
 void check_class_labels(const Tensor& preds, const Tensor& target, std::int64_t num_classes,
                         std::int64_t top_k, const AccuracyOptions& options);
 
-// A sentence for an error where the target may be one-hot, else nothing.
+// Advice for an error message if the target may be one-hot, else an empty string.
 const char* one_hot_advice(const Tensor& target, std::int64_t num_classes);
 
 }  // namespace syncfree::ops

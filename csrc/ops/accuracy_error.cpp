@@ -1,4 +1,4 @@
-// The mark of a call in the words for its bad labels.
+// The mark of a call in the error message about its bad labels.
 #include "ops/accuracy_error.h"
 
 #include <sstream>

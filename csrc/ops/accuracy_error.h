@@ -1,4 +1,8 @@
-// What is said of bad labels: on CPU at once, on CUDA when the host reads a kernel's record.
+// Errors about bad labels: raised at once on the CPU, and on CUDA when the host reads the record
+// that a kernel left.
+//
+// Each metric has a slot, its index into the tables of error records (cuda_error_record.h), and
+// each of its calls may have a number.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +12,8 @@
 
 namespace syncfree::ops {
 
-// A metric's place in the tables of error records and the number of the call, as they travel in the
-// options of an op. Slot 0 and call 0 are those of functions.
+// The slot of a metric and the number of a call, as packed into the options of an op. Slot 0 is
+// that of functions; call 0 has no number.
 struct ErrorOrigin {
   static constexpr int kSlotShift = 8, kSlotBits = 12;
   static constexpr std::int64_t kSlots = std::int64_t{1} << kSlotBits;
@@ -22,8 +26,8 @@ struct ErrorOrigin {
       : slot(options >> kSlotShift & (kSlots - 1)), call(options >> (kSlotShift + kSlotBits)) {}
 };
 
-// What python/syncfree/_error_records.py replaces by the metric's name and the place of the call;
-// empty if there is nothing to tell.
+// The text that python/syncfree/_error_records.py replaces by the metric's name and the line of the
+// call; empty if there is neither slot nor number.
 std::string origin_mark(const ErrorOrigin& origin);
 
 }  // namespace syncfree::ops

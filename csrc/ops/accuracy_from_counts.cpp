@@ -28,7 +28,7 @@ void check_counts(const Tensor& tp, const Tensor& counts, const char* name) {
                " and ", shape_text(counts), ".");
 }
 
-// Counts of classes of one group, or of classes of samples, or of samples alone.
+// Counts have the shape (classes), (samples, classes), or, for binary samples, (samples).
 void place_counts(const Tensor& counts, bool samplewise, bool binary, int kind,
                   Reduction& reduction) {
   const TensorView view = view_of(counts);

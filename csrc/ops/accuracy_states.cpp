@@ -1,5 +1,5 @@
-// torch.ops.syncfree.{binary,multiclass,multilabel}_accuracy_{update,forward,counts}: what
-// TorchMetrics counts, added to a metric's states, or of each sample.
+// torch.ops.syncfree.{binary,multiclass,multilabel}_accuracy_{update,forward,counts}: TorchMetrics'
+// counts, added to a metric's states (forward returns the batch's value too), or of each sample.
 #include <tuple>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Pairs of tensors of any number of dimensions, brought down to what a kernel's view holds.
+// Pairs of tensors of any rank, reduced to as many dimensions as a kernel's view holds.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -11,7 +11,7 @@
 
 namespace syncfree::ops {
 
-// A TensorView without its limit.
+// Sizes and strides as in a TensorView, without its limit on the rank.
 struct WideView {
   int rank = 0;
   std::vector<std::int64_t> size;
@@ -27,15 +27,15 @@ inline WideView wide_view_of(const Tensor& tensor) {
           {strides, strides + sizes.size()}};
 }
 
-// Views of equal sizes; the first `leading` dimensions and the others are two groups.
+// Two views of equal sizes. Their dimensions form two groups: the first `leading`, and the others.
 struct Operands {
   TensorView first;
   TensorView second;
   int leading = 0;
-  std::vector<Tensor> owners;  // of the views' memory where it is not the callers' own
+  std::vector<Tensor> owners;  // keep the views' memory alive where the callers' tensors do not
 };
 
-// The memory of `tensor` as `view` walks it.
+// The memory of `tensor` with the sizes and strides of `view`.
 inline Tensor reinterpreted(const Tensor& tensor, const WideView& view) {
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), view.rank, view.size.data(),
@@ -43,10 +43,10 @@ inline Tensor reinterpreted(const Tensor& tensor, const WideView& view) {
   return Tensor(handle);
 }
 
-// Nearly every layout fits once the dimensions of each group are merged. Of the others the operands
-// are copied, on the device and its current stream, so that each group becomes one dimension. A
-// group that had dimensions keeps one, for the kernels may sum in another order where there is
-// none.
+// Merges the dimensions of each group. Nearly every layout then fits into a view; for the others
+// the operands are copied, on the device and its current stream, so that each group becomes one
+// dimension. A leading group that had dimensions keeps at least one, since without any the kernels
+// may sum in another order.
 inline Operands merged(const Tensor& first, WideView first_view, const Tensor& second,
                        WideView second_view, int leading) {
   const bool grouped = leading > 0;
@@ -75,7 +75,7 @@ inline Operands merged(const Tensor& first, WideView first_view, const Tensor& s
   return out;
 }
 
-// empty_like_device without the limit.
+// Like empty_like_device, for any rank.
 inline Tensor empty_of_any_rank(const std::vector<std::int64_t>& sizes, DType dtype,
                                 const Tensor& like) {
   if (sizes.size() <= kMaxRank) return empty_like_device(sizes, dtype, like);

@@ -1,6 +1,6 @@
-// Runs a problem on the device that its library serves. The files of csrc/ops are compiled twice,
-// into the CPU library and, with SYNCFREE_OPS_CUDA, into the CUDA library: same checks, same
-// results, one source.
+// Runs a problem, the plain struct that says what a kernel computes, on the device that this
+// library serves. The files of csrc/ops are compiled twice, into the CPU library and, with
+// SYNCFREE_OPS_CUDA, into the CUDA library: same checks, same results, one source.
 #pragma once
 
 #include "ops/torch_abi.h"
@@ -29,7 +29,7 @@ void execute(const Problem& problem, const Tensor& on) {
 
 #else
 
-// On the threads of torch's own pool, so that torch.set_num_threads holds.
+// On torch's own thread pool, so that torch.set_num_threads applies.
 inline void torch_parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain,
                                void (*body)(std::int64_t, std::int64_t, void*), void* context) {
   torch::stable::parallel_for(begin, end, grain,

@@ -1,4 +1,4 @@
-// How torch has two tensors meet: sizes of one repeat, and the wider type stays.
+// torch's broadcasting and type promotion: sizes of one repeat, and the wider type wins.
 #include "ops/broadcast.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Two tensors of shapes and dtypes that meet as torch has them meet.
+// Broadcasting and type promotion of two tensors, as in torch.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace syncfree::ops {
 
-// Throws where the shapes do not broadcast.
+// The common shape; throws if the shapes do not broadcast.
 std::vector<std::int64_t> common_sizes(const Tensor& a, const Tensor& b, const char* a_name,
                                        const char* b_name);
 
-// Both as views of `sizes`, repeating what has size one or is missing in front.
+// Both as views of `sizes`: dimensions of size one, or missing in front, repeat with stride 0.
 Operands broadcast(const Tensor& a, const Tensor& b, const std::vector<std::int64_t>& sizes);
 
 // Integers count as float32.
@@ -20,7 +20,7 @@ constexpr DType as_floating(DType dtype) {
   return is_floating(dtype) ? dtype : DType::kFloat32;
 }
 
-// Of two floating types, where a scalar tensor yields.
+// The promotion of two floating types. The type of a scalar tensor yields to the other one.
 DType common_dtype(DType a, bool a_is_scalar, DType b, bool b_is_scalar);
 
 }  // namespace syncfree::ops

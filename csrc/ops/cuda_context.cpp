@@ -1,4 +1,4 @@
-// Scratch memory is what the stream keeps, or torch's where a stream cannot keep it.
+// Scratch memory is the workspace that the stream keeps, or else comes from torch's allocator.
 #include "ops/cuda_context.h"
 
 #include <utility>
@@ -12,7 +12,8 @@ namespace {
 LeasedWorkspace allocate(const WorkspaceSize& size, int device, cudaStream_t stream) {
   const auto bytes = static_cast<std::int64_t>(size.total());
   Tensor owner = empty_on_cuda({&bytes, 1}, ScalarType::Byte, device);
-  // torch leaves its own current device behind, which it may not yet have told CUDA.
+  // The allocation may have switched CUDA to the device that torch considers current, of which
+  // torch need not have told CUDA before.
   check_cuda(cudaSetDevice(device));
   char* memory = static_cast<char*>(owner.mutable_data_ptr());
   if (size.zeroed > 0) check_cuda(cudaMemsetAsync(memory, 0, size.zeroed, stream));
@@ -29,7 +30,7 @@ void check_cuda(cudaError_t status) {
 }
 
 CudaContext::CudaContext(const Tensor& tensor) : device_(device_of(tensor).index) {
-  int current = -1;  // CUDA's own answer: torch's comes by way of its accelerators' hooks
+  int current = -1;  // asked of CUDA: torch's answer takes a detour through its accelerator hooks
   check_cuda(cudaGetDevice(&current));
   if (current != device_) guard_.emplace(device_);
   check_cuda(know_device(device_));

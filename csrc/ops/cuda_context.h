@@ -13,14 +13,14 @@ namespace syncfree::ops {
 
 void check_cuda(cudaError_t status);
 
-// Memory for the launches of one call. While it lives no other host thread gets the same memory:
-// two calls that share a stream must not mix their launches.
+// The workspace of one call's launches, on lease: while this object lives, no other host thread
+// gets the same memory, because the launches of two calls that share a stream must not interleave.
 struct LeasedWorkspace {
   KeptWorkspace kept;
-  std::optional<Tensor> owner;  // of what is not kept for later calls
+  std::optional<Tensor> owner;  // of memory that is not kept for later calls
 
   const Workspace& memory() const { return kept.memory; }
-  // Throws where the call's launches failed.
+  // Throws if the call's launches failed.
   void check(cudaError_t launched) {
     kept.note(launched);
     check_cuda(launched);
@@ -36,16 +36,17 @@ class CudaContext {
   int device() const { return device_; }
   bool is_capturing() const;  // a CUDA graph of the stream
 
-  // Each (device, stream) keeps one block, zeroed once, since kernels leave its zeroed part zero;
-  // calls on one stream run one after the other. Under graph capture the block comes from the
-  // graph's own pool instead, with a memset inside the graph: a replay may run beside other work of
-  // the captured stream. Where CUDA has no memory left it comes from torch for this call, which may
-  // have some in its cache, and may wait for the device as with any allocation then.
+  // Each (device, stream) keeps one block, which its calls share, since they run one after the
+  // other. It is zeroed once, since kernels leave its zeroed part zero. Under graph capture the
+  // block comes from the graph's own pool instead, with a memset inside the graph: a replay may run
+  // beside other work of the captured stream. If more than kMostKept is wanted, or CUDA has no
+  // memory left, the block comes from torch's caching allocator for this call. torch may have some
+  // in its cache; otherwise this may wait for the device, like any such allocation.
   LeasedWorkspace workspace(const WorkspaceSize& size) const;
 
  private:
   int device_;
-  std::optional<torch::stable::accelerator::DeviceGuard> guard_;  // where another is current
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;  // if another was current
   cudaStream_t stream_;
 };
 

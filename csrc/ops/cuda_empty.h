@@ -9,7 +9,7 @@
 
 namespace syncfree::ops {
 
-// Contiguous and uninitialised, of at most kMaxRank dimensions.
+// Contiguous and uninitialized, of at most kMaxRank dimensions.
 Tensor empty_on_cuda(std::span<const std::int64_t> sizes, ScalarType dtype, std::int32_t device);
 
 }  // namespace syncfree::ops

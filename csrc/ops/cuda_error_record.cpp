@@ -23,8 +23,8 @@ using Table = std::array<ErrorSlot, ErrorOrigin::kSlots>;
 
 std::atomic<Table*> tables[kMaxDevices];
 
-// Allocation of pinned memory is forbidden while a stream captures, unless this thread says that it
-// knows.
+// Pinned memory must not be allocated while a stream captures, unless this thread's mode is
+// relaxed.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -75,7 +75,7 @@ bool has_word(ErrorSlot& slot) {
          Number(slot.more).load() != Number(slot.more_taken).load();
 }
 
-// Empties the slot and says what was in it.
+// Empties the slot and returns the message for what was in it; empty if nothing was.
 std::string take(ErrorSlot& slot, std::int64_t device, std::int64_t number) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -103,7 +103,7 @@ std::string take(ErrorSlot& slot, std::int64_t device, std::int64_t number) {
   return text.str();
 }
 
-// Whether a call on the device ever asked for a slot.
+// Whether any call on the device ever asked for a slot.
 bool has_error_record(std::int64_t device) {
   return find_table(device) != nullptr;
 }
@@ -119,8 +119,8 @@ Range range_of(const char* what, std::int64_t index, std::int64_t count) {
   return {index, index + 1};
 }
 
-// Says what is in a slot and empties it; the empty string if nothing is. A negative number stands
-// for all devices, or for all slots, which give a line each.
+// Empties a slot and returns the message for what was in it; an empty string if nothing was. A
+// negative number stands for all devices, or for all slots; each then has a line of its own.
 std::string take_error_record(std::int64_t device, std::int64_t slot) {
   const Range devices = range_of("a device index", device, kMaxDevices);
   const Range slots = range_of("a slot", slot, ErrorOrigin::kSlots);

@@ -1,4 +1,4 @@
-// Where kernels leave word of values that they must not raise themselves.
+// Where kernels record bad values, about which they must not raise an error themselves.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace syncfree::ops {
 
-// A slot of a CUDA device: host memory that the device writes through a mapping and the host reads
-// like any variable, so that looking never waits. The device's slots are allocated at the first use
-// of one, then kept for good. Raises what an earlier call left in the slot.
+// Returns a slot of a CUDA device: mapped host memory that the device writes and the host reads
+// like any variable, so that reading never waits. A device's slots are allocated at the first use
+// of one and never freed. Raises the error that an earlier call left in the slot.
 ErrorSlot* checked_error_slot(int device, std::int64_t slot);
 
 }  // namespace syncfree::ops

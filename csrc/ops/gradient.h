@@ -1,4 +1,4 @@
-// What the ops of gradients have in common.
+// Shared by the ops of gradients.
 #pragma once
 
 #include <vector>
@@ -7,15 +7,15 @@
 
 namespace syncfree::ops {
 
-// Raises for what cannot be the gradient that arrives for a result of these sizes.
+// Raises unless the tensor can be the gradient that arrives for a result of these sizes.
 void check_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
                     const std::vector<std::int64_t>& sizes);
 
-// Checked so.
+// The same checks; returns the gradient's view.
 TensorView arriving_gradient(const char* name, const Tensor& gradient, const Tensor& preds,
                              const std::vector<std::int64_t>& sizes);
 
-// A fresh gradient laid out as its image, or without elements where it is not wanted.
+// A new tensor for a gradient, laid out like its image; without elements if it is not wanted.
 Tensor make_gradient(const char* name, const Tensor& image, bool wanted);
 
 }  // namespace syncfree::ops

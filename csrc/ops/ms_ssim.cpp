@@ -10,7 +10,7 @@ namespace {
 
 Tensor computed(ms_ssim::Problem& problem, const Tensor& images) {
   Tensor value = make_value(problem, images);
-  // Not from the workspace, which a stream keeps: they have the size of the images.
+  // Not part of the workspace, which a stream keeps: pyramids have the size of the images.
   Tensor preds_pyramid = make_pyramid(problem, images);
   Tensor target_pyramid = make_pyramid(problem, images);
   problem.value = value.mutable_data_ptr();
@@ -31,8 +31,8 @@ Tensor multiscale_ssim(const Tensor& preds, const Tensor& target, bool gaussian,
   return computed(problem, preds);
 }
 
-// Adds the batch to a metric's states too. `similarity` is null where the metric keeps the values
-// of all images, otherwise the value is of its dtype.
+// Also adds the batch to a metric's states. `similarity` is null if the metric keeps the values of
+// all images; otherwise the value has its dtype.
 Tensor multiscale_ssim_update(const Tensor& preds, const Tensor& target,
                               std::optional<Tensor> similarity, Tensor total, bool gaussian,
                               std::vector<double> sigma, std::vector<std::int64_t> kernel_size,

@@ -8,7 +8,7 @@
 namespace syncfree::ops {
 namespace {
 
-// TorchMetrics' rules. They ask for kernel_size also where a Gaussian is sized by sigma.
+// TorchMetrics' rules. They check kernel_size even for a Gaussian, which is sized by sigma.
 void check_sizes(const Tensor& images, std::int64_t scales,
                  const std::vector<std::int64_t>& kernel_size) {
   if (scales < 1 || scales > ms_ssim::kMaxScales)
@@ -28,7 +28,7 @@ void check_sizes(const Tensor& images, std::int64_t scales,
       fail_value("For a given number of `betas` parameters ", scales, " and kernel size ", kernel,
                  ", the image ", name, " must be larger than ", (kernel - 1) * divisor, ": ",
                  kernel * divisor, " or more. Got images of shape ", shape_text(images),
-                 // A Gaussian keeps its width by sigma, whatever `kernel_size` is.
+                 // A smaller `kernel_size` would not make a Gaussian smaller: sigma sizes it.
                  ". Use larger images or fewer `betas`, or `gaussian_kernel=False` with a smaller "
                  "`kernel_size`.");
   };

@@ -1,4 +1,5 @@
-// Arguments and memory that the ops of multi-scale SSIM have in common.
+// Arguments and memory shared by the ops of multi-scale SSIM. A pyramid holds the images of all
+// scales but the first.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace syncfree::ops {
 
-// Checked as TorchMetrics checks them; without results and pyramids.
+// The problem without results and pyramids; its arguments are checked as TorchMetrics checks them.
 ms_ssim::Problem make_ms_ssim_problem(const Tensor& preds, const Tensor& target,
                                       const WindowArguments& window,
                                       std::optional<double> data_range,
@@ -18,7 +19,7 @@ ms_ssim::Problem make_ms_ssim_problem(const Tensor& preds, const Tensor& target,
                                       double k2, const std::vector<double>& betas,
                                       std::int64_t normalize, std::int64_t reduction);
 
-// Fresh tensors for the value and for a pyramid, this one without elements where it is not wanted.
+// New tensors for the value and for a pyramid; a pyramid that is not wanted has no elements.
 Tensor make_value(const ms_ssim::Problem& problem, const Tensor& images);
 Tensor make_pyramid(const ms_ssim::Problem& problem, const Tensor& images, bool wanted = true);
 

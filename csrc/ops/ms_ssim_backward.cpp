@@ -18,8 +18,8 @@ std::vector<std::int64_t> mean_sizes(const ms_ssim::Problem& problem) {
   return {problem.exponents.scales, problem.preds.size[0]};
 }
 
-// The value, and what its gradient takes besides the images: the means of all scales, (scales, B),
-// and the pyramids of preds and target.
+// Returns the value, and what its gradient needs besides the images: the means of all scales,
+// (scales, B), and the pyramids of preds and target.
 std::tuple<Tensor, Tensor, Tensor, Tensor> multiscale_ssim_with_scales(
     const Tensor& preds, const Tensor& target, bool gaussian, std::vector<double> sigma,
     std::vector<std::int64_t> kernel_size, std::optional<double> data_range,
@@ -40,7 +40,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> multiscale_ssim_with_scales(
   return {value, means, preds_pyramid, target_pyramid};
 }
 
-// Memory of what the forward pass left behind, only read here.
+// The memory of a tensor that the forward pass saved; it is only read.
 void* left_behind(const char* name, const Tensor& tensor, const Tensor& preds, DType dtype,
                   const std::vector<std::int64_t>& sizes) {
   check_same_device(tensor, preds, name, "preds");

@@ -45,7 +45,7 @@ void check_state(const Tensor& state, const char* name, const Tensor& preds) {
   check_same_device(state, preds, name, "preds");
 }
 
-// Adds a batch to a metric's states and returns the batch's own value, of the dtype of the sum.
+// Adds a batch to a metric's states and returns the batch's own value, in the dtype of the sum.
 Tensor psnr_update(const Tensor& preds, const Tensor& target, Tensor squared_error, Tensor total,
                    const Tensor& data_range, std::optional<std::vector<double>> interval,
                    double base) {
@@ -75,8 +75,8 @@ Tensor psnr_update(const Tensor& preds, const Tensor& target, Tensor squared_err
   return value;
 }
 
-// PSNR by a range in memory, and the squared error of each result: what a batch appends to a metric
-// that keeps results apart. In float32 at least, which half-precision sums would overflow.
+// PSNR with the range in a tensor, and the squared error of each result: what a batch appends to a
+// metric that keeps the results apart. At least in float32: sums in half precision would overflow.
 std::tuple<Tensor, Tensor> psnr_with_squared_error(const Tensor& preds, const Tensor& target,
                                                    const Tensor& data_range,
                                                    std::optional<std::vector<double>> interval,

@@ -1,5 +1,5 @@
-// What the ops of PSNR take. Of `dim` the dimensions that stay come first, those summed over
-// behind.
+// Arguments of the ops of PSNR. In the operands the dimensions that are kept come first, and those
+// that are summed over (`dim`) behind them.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace syncfree::ops {
 
-// `dim` in [-rank, rank) once each; none means all. Errors are those of torch.sum.
+// Which dimensions `dim` reduces; none means all. Each may be in [-rank, rank) and appear once;
+// errors are those of torch.sum.
 inline std::vector<bool> reduced_dims(const Tensor& tensor,
                                       const std::optional<std::vector<std::int64_t>>& dim) {
   const std::int64_t rank = tensor.dim();
@@ -34,7 +35,7 @@ inline std::vector<bool> reduced_dims(const Tensor& tensor,
   return reduced;
 }
 
-// The view with the kept dimensions first, each group in its order.
+// The view with the kept dimensions first; within each group the order stays.
 template <class View>
 View kept_first(const View& view, const std::vector<bool>& reduced) {
   View out = view;

@@ -14,7 +14,7 @@ namespace {
 using syncfree::psnr::BackwardProblem;
 using syncfree::psnr::Elements;
 
-// Of each result, in float64.
+// The squared error of each result, in float64.
 Tensor squared_errors_of(const Tensor& preds, const Tensor& target,
                          const std::vector<bool>& reduced, std::int64_t results,
                          const DataRange& range) {
@@ -29,7 +29,8 @@ Tensor squared_errors_of(const Tensor& preds, const Tensor& target,
   return errors;
 }
 
-// Dimensions of size one left out. Of the coefficients those that index results, in order.
+// Leaves out dimensions of size one. The coefficients are contiguous over the kept dimensions, and
+// have stride 0 along the others.
 Elements elements_of(const Tensor (&images)[syncfree::psnr::kImages],
                      const std::vector<bool>& reduced) {
   WideView views[syncfree::psnr::kImages];
@@ -53,14 +54,14 @@ Elements elements_of(const Tensor (&images)[syncfree::psnr::kImages],
   return elements;
 }
 
-// As many elements as there are results, side by side, or one for all.
+// The arriving gradient as one contiguous element per result, or a single one for all.
 Tensor arriving(const Tensor& gradient, const Tensor& preds,
                 const std::vector<std::int64_t>& sizes) {
   check_gradient("grad_value", gradient, preds, sizes);
   std::int64_t results = 1;
   for (const std::int64_t size : sizes) results *= size;
   Tensor flat = torch::stable::reshape(gradient, {results});
-  // A sum over results hands each the same memory.
+  // The gradient of a sum over the results is one element, expanded.
   if (results > 1 && flat.stride(0) == 0) return torch::stable::narrow(flat, 0, 0, 1);
   return torch::stable::contiguous(flat);
 }

@@ -6,7 +6,7 @@
 namespace syncfree::ops {
 namespace {
 
-// As torch divides: an integer type yields to a floating one.
+// The dtype of torch's division: an integer type yields to a floating one.
 DType quotient_dtype(const Tensor& num, DType num_dtype, const Tensor& denom, DType denom_dtype) {
   if (!is_floating(denom_dtype)) return as_floating(num_dtype);
   if (!is_floating(num_dtype)) return denom_dtype;

@@ -9,7 +9,7 @@
 namespace syncfree::ops {
 namespace {
 
-// In some order of the axes, without gaps, as a fresh gradient is laid out.
+// Whether it has no gaps in some order of its axes, like a new gradient.
 bool fills_its_memory(const Tensor& tensor) {
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride and size
   for (std::int64_t i = 0; i < tensor.dim(); ++i)
@@ -36,7 +36,7 @@ bool overlap(const void* a, std::int64_t a_bytes, const void* b, std::int64_t b_
   return at(a) < at(b) + b_bytes && at(b) < at(a) + a_bytes;
 }
 
-// What has no elements is left out.
+// Multiplies both by `factor` in place; one without elements is left out.
 void scale_(Tensor first, Tensor second, const Tensor& factor) {
   check_same_device(factor, first, "factor", "first");
   check_same_device(second, first, "second", "first");
@@ -61,9 +61,9 @@ void scale_(Tensor first, Tensor second, const Tensor& factor) {
   execute(problem, first);
 }
 
-// Of what `scale_` takes. Not where a CUDA graph is captured: each replay would scale what the one
-// before has scaled. A question of its own, since torch functionalizes no operator that writes and
-// returns a number.
+// Whether `scale_` may be called with these arguments: not while a CUDA graph is captured, as each
+// replay would scale what the one before has scaled. A separate operator, since torch does not
+// functionalize one that both writes to its arguments and returns a number.
 bool may_scale([[maybe_unused]] const Tensor& first, const Tensor&, const Tensor&) {
 #if defined(SYNCFREE_OPS_CUDA)
   return !CudaContext(first).is_capturing();

@@ -38,7 +38,7 @@ Tensor empty_values(const Problem& problem, const Tensor& like) {
                            problem.value_dtype(), like);
 }
 
-// What an op gives beside the value.
+// What an op returns besides the value.
 enum class Extra { kNothing, kMap, kContrast };
 
 template <Extra extra>
@@ -83,7 +83,7 @@ Values<extra> ssim_values(const Tensor& preds, const Tensor& target, bool gaussi
   return computed<extra>(problem, preds);
 }
 
-// Adds the batch to a metric's states too; the value is of the dtype of `similarity`.
+// Also adds the batch to a metric's states; the value has the dtype of `similarity`.
 template <Extra extra>
 Values<extra> ssim_update(const Tensor& preds, const Tensor& target, Tensor similarity,
                           Tensor total, bool gaussian, std::vector<double> sigma,

@@ -37,13 +37,14 @@ std::string scale_text(int scale) {
   return scale == 0 ? "" : ", halved " + std::to_string(scale) + (scale == 1 ? " time" : " times");
 }
 
-constexpr std::int64_t kMostChannels = 4;  // of pictures
-constexpr int kLastOfVolumes = 2;          // which TorchMetrics pads by `kernel_size`
+constexpr std::int64_t kMostChannels = 4;  // a last dimension up to this may be channels
+constexpr int kLastOfVolumes = 2;          // an axis that TorchMetrics pads by `kernel_size`
 
 void check_fit(const ssim::Axis& window, const Tensor& images, int axis, int scale) {
   const std::int64_t size = spatial_size(images, axis, scale), taps = window.taps;
   const std::int64_t pad = window.pad;
-  // Without planes nothing is mirrored; in one, an axis without pixels cannot be.
+  // Without planes (no images or no channels) nothing is mirrored; in a plane, an axis without
+  // pixels cannot be.
   const bool has_planes = images.sizes()[0] > 0 && images.sizes()[1] > 0;
   if (pad >= size && has_planes)
     fail_runtime(

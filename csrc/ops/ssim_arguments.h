@@ -1,4 +1,4 @@
-// Arguments that the ops of the SSIM family have in common, checked as TorchMetrics checks them.
+// Arguments shared by the ops of the SSIM family, checked as TorchMetrics checks them.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,12 @@ void check_images(const Tensor& preds, const Tensor& target);
 // (B, C, D, H, W); a flat image gets a depth of one.
 TensorView volume_view(const Tensor& tensor);
 
-// Axes of the window (depth, height, width) for checked images, which it must fit also when they
-// are halved `scales` - 1 times.
+// Sets the window's axes (depth, height, width) for checked images. The window must also fit images
+// that are halved `scales` - 1 times.
 void set_axes(ssim::Axis (&axes)[3], const WindowArguments& window, const Tensor& images,
               int scales = 1);
 
-// The gradient of an image, to be written to a tensor laid out like it.
+// Describes `gradient`, a tensor laid out like the image whose gradient is written to it.
 ssim::Gradient image_gradient(Tensor& gradient);
 
 DataRange make_range(std::optional<double> data_range,

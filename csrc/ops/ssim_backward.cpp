@@ -77,7 +77,7 @@ std::tuple<Tensor, Tensor> ssim_backward(
   return {grad_preds, grad_target};
 }
 
-// Whether it comes along with its gradients, in one pass.
+// Whether the kernels compute the loss together with its gradients, in one pass.
 bool gives_loss(const BackwardProblem& problem, [[maybe_unused]] const Tensor& images) {
 #if defined(SYNCFREE_OPS_CUDA)
   const CudaContext context(images);
@@ -87,7 +87,7 @@ bool gives_loss(const BackwardProblem& problem, [[maybe_unused]] const Tensor& i
 #endif
 }
 
-// In passes of its own.
+// Computes the loss in passes of its own.
 Tensor find_loss(const BackwardProblem& problem, DType dtype, const Tensor& images) {
   const double weight = *problem.loss_weight;
   ssim::Problem forward = problem.forward;
@@ -118,7 +118,7 @@ Tensor find_loss(const BackwardProblem& problem, DType dtype, const Tensor& imag
 }
 
 // A loss, weight * (1 - SSIM) + (1 - weight) * mean absolute error in the mean over all images, and
-// its gradients, as if 1 had arrived for it.
+// its gradients for an arriving gradient of 1.
 std::tuple<Tensor, Tensor, Tensor> ssim_with_gradients(
     const Tensor& preds, const Tensor& target, double weight, bool need_preds, bool need_target,
     bool gaussian, std::vector<double> sigma, std::vector<std::int64_t> kernel_size,
@@ -147,7 +147,7 @@ std::tuple<Tensor, Tensor, Tensor> ssim_with_gradients(
   return {*loss, grad_preds, grad_target};
 }
 
-// Whether that takes one pass.
+// Whether ssim_with_gradients takes one pass.
 bool ssim_gives_gradients(const Tensor& preds, const Tensor& target, bool gaussian,
                           std::vector<double> sigma, std::vector<std::int64_t> kernel_size,
                           std::optional<double> data_range,

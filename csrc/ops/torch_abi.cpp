@@ -36,7 +36,7 @@ bool is_complex(const Tensor& tensor) {
                                   : ". Convert it with `.to(torch.float32)`.");
 }
 
-// Whether `one` repeated has the shape of `all`. (N, 1) and (N,) both grow, to (N, N): no use.
+// Whether `one` broadcasts to the shape of `all`. (N, 1) and (N,) do not: both grow, to (N, N).
 bool expands(const Tensor& one, const Tensor& all) {
   const auto sizes = one.sizes(), whole = all.sizes();
   if (sizes.size() > whole.size()) return false;

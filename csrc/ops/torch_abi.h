@@ -31,7 +31,7 @@ template <class Error, class... Parts>
   throw Error(message.str());
 }
 
-// Called behind an `if`: putting a message together takes longer than the rest of a call.
+// Call it inside an `if`: building the message takes longer than the rest of a call.
 template <class... Parts>
 [[noreturn]] void fail_value(const Parts&... parts) {
   fail<std::invalid_argument>(parts...);
@@ -50,7 +50,7 @@ struct Device {
 
 Device device_of(const Tensor& tensor);
 
-// Throws, under the argument's name if there is one, for a dtype that no kernel reads.
+// Throws for a dtype that no kernel reads, with the argument's name if it is given.
 DType dtype_of(const Tensor& tensor, const char* name = nullptr);
 ScalarType scalar_type_of(DType dtype);
 
@@ -59,7 +59,7 @@ std::string dtype_text(const Tensor& tensor);
 // "[2, 3, 16, 16]"
 std::string shape_text(const Tensor& tensor);
 
-// Throws what TorchMetrics throws where the shapes differ, and a RuntimeError where the devices do:
+// Throw TorchMetrics' error if the shapes differ, and a RuntimeError if the devices differ:
 // a kernel must never be handed memory of another device.
 void check_same_shape(const Tensor& preds, const Tensor& target);
 void check_same_device(const Tensor& a, const Tensor& b, const char* a_name = "preds",
@@ -72,11 +72,11 @@ void check_dtypes(const Tensor& a, const Tensor& b, const char* a_name = "preds"
 // A view for tensors of up to kMaxRank dimensions.
 TensorView view_of(const Tensor& tensor);
 
-// A fresh, contiguous, uninitialised tensor, of at most kMaxRank dimensions.
+// A new, contiguous, uninitialized tensor, of at most kMaxRank dimensions.
 Tensor empty_by_stable_abi(std::span<const std::int64_t> sizes, ScalarType dtype,
                            const Device& device);
 
-// The same on the device of `like`, in the shortest way there is.
+// The same on the device of `like`, by the shortest path there is.
 Tensor empty_like_device(std::span<const std::int64_t> sizes, DType dtype, const Tensor& like);
 
 }  // namespace syncfree::ops

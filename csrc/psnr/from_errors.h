@@ -1,4 +1,4 @@
-// PSNR from what a metric has gathered: squared errors, and of how many elements each.
+// PSNR from the squared errors that a metric has gathered and the number of elements of each.
 #pragma once
 
 #include "core/parallel.h"

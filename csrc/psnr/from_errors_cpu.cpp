@@ -1,4 +1,4 @@
-// PSNR from gathered errors on the CPU: fixed chunks in parallel, joined in order.
+// PSNR from gathered errors on the CPU: fixed chunks in parallel, added up in order.
 #include <algorithm>
 #include <vector>
 

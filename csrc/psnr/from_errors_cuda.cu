@@ -14,7 +14,7 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kMostChunks = 2048;
 constexpr int kBlocksPerMultiprocessor = 4;
 
-// The last block joins what each summed of its chunks, in their order.
+// The last block adds up the sums of all chunks, in a fixed order.
 __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     from_errors_kernel(const __grid_constant__ ErrorSums sums, std::int64_t results, Scale scale,
                        Chunks chunks, std::uint32_t* ticket, double* partial) {

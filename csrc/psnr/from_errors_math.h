@@ -14,7 +14,7 @@ inline ErrorSums with_merged_dims(ErrorSums sums) {
   return sums;
 }
 
-// In double whatever the types: one rounding, to the result's.
+// In double whatever the types, and then rounded to the result's.
 SYNCFREE_HD double value_of(const ErrorSums& sums, std::int64_t result, const Scale& scale) {
   const PairOffsets at = offsets_of(sums.squared_error, sums.total, result);
   return from_squared_error(

@@ -1,4 +1,10 @@
 // Peak signal-to-noise ratio: what is computed, and the CPU and CUDA launchers.
+//
+// A result is the PSNR of all elements with the same index in the kept dimensions. Its elements, in
+// logical order, are cut into chunks that are summed independently and then added up in order. On
+// CUDA chunks are called pieces, and each large plane (the last two summed dimensions) is cut on
+// its own. Within a chunk each run (CPU) or group (CUDA) of elements is summed in float before the
+// sum continues in double.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +21,9 @@
 
 namespace syncfree::psnr {
 
-// What a metric class keeps; its values follow from the range in memory. Where all dimensions are
-// summed over, `squared_error` and `total` have one element each and grow by a batch. Without
-// `total` the squared error of each result is written to `squared_error`.
+// The states of a metric class; their `data_range` replaces the width of Problem::range. Where all
+// dimensions are summed over, `squared_error` and `total` have one element each, to which the batch
+// is added. Without `total` the squared error of each result is written to `squared_error`.
 struct States {
   void* squared_error = nullptr;
   DType squared_error_dtype = DType::kFloat32;
@@ -32,7 +38,7 @@ struct Problem {
   TensorView preds;
   TensorView target;
   int kept = 0;
-  // plane_elements of the logical sizes that are summed over. CUDA cuts large planes apart.
+  // plane_elements of the logical sizes that are summed over. CUDA cuts large planes one by one.
   std::int64_t plane = 0;
 
   DataRange range;  // kValue or kInterval
@@ -47,7 +53,7 @@ struct Problem {
   States states;  // optional
 };
 
-// Float32 rounds whole numbers from 2^24 on, where different images would become equal ones.
+// Float32 rounds whole numbers from 2^24 on, so that different images could become equal.
 inline bool wants_double(DType dtype) {
   return dtype == DType::kFloat64 || dtype == DType::kInt32 || dtype == DType::kInt64;
 }

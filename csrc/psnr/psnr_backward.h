@@ -20,13 +20,13 @@
 
 namespace syncfree::psnr {
 
-// What is walked together: the four images, and the coefficients of the results, which stand side
-// by side and stay where they are along dimensions that are summed over.
+// Tensors that are walked together: the four images, and the coefficients of the results, which are
+// contiguous and have stride 0 in dimensions that were summed over.
 enum Operand { kPreds, kTarget, kGradPreds, kGradTarget, kCoefficient, kOperands };
 
 inline constexpr int kImages = kCoefficient;
 
-// Without dimensions of size one torch can have no more: elements are counted in 63 bits.
+// No torch tensor has more dimensions longer than one: elements are counted in 63 bits.
 struct Elements {
   static constexpr int kMostDims = 64;
 
@@ -46,21 +46,21 @@ struct BackwardProblem {
   std::int64_t results = 1;
   const void* preds = nullptr;
   const void* target = nullptr;
-  void* grad_preds = nullptr;  // null where nobody asked for it
+  void* grad_preds = nullptr;  // null if not wanted
   void* grad_target = nullptr;
   DType dtype[kImages] = {};
 
   const double* squared_errors = nullptr;  // of each result
   TensorView grad_value;                   // contiguous over the results, or one element
-  DataRange range;                         // whose interval clamps
+  DataRange range;                         // its interval clamps both operands
   double base = 10.0;
   Reduction reduction = Reduction::kMean;
 
   bool in_double() const { return wants_double(dtype[kPreds]) || wants_double(dtype[kTarget]); }
 };
 
-// Fewer, longer dimensions where the layouts of all operands allow it, and in the order of memory:
-// each element's gradient is its own affair.
+// Sorts the dimensions into memory order, since elements have independent gradients, and merges
+// them where the layouts of all operands allow it.
 inline Elements in_order_of_memory(const Elements& e) {
   int order[Elements::kMostDims];
   for (int d = 0; d < e.rank; ++d) order[d] = d;
@@ -87,7 +87,7 @@ inline Elements in_order_of_memory(const Elements& e) {
 struct CoefficientScale {
   double factor;
 
-  // Where the operands are identical PSNR is infinite and nothing changes it: no gradient.
+  // Where the operands are identical PSNR is infinite, and the gradient is zero.
   SYNCFREE_HD double operator()(double squared_error, double gradient) const {
     return squared_error == 0.0 ? 0.0 : factor * gradient / squared_error;
   }

@@ -88,7 +88,7 @@ class Gradients {
     });
   }
 
-  // `own` has served and becomes the gradient.
+  // `own` is no longer needed and is overwritten with the gradient.
   void write(Operand operand, void* data, const Walk& walk, Acc* own, const Acc* gradient, Acc sign,
              std::int64_t count) const {
     if (data == nullptr) return;

@@ -48,7 +48,8 @@ __global__ void coefficients_kernel(const double* squared_errors, const void* gr
         scale(squared_errors[i], load_as<double>(gradient, dtype, one_gradient ? 0 : i)));
 }
 
-// Typed<T>: both operands of one floating type. AnyTypes: asked of each element.
+// How elements are loaded. Typed<T>: both operands have the same floating type. AnyTypes: by a
+// branch on the type for each element.
 template <class T>
 struct Typed {
   using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
@@ -67,7 +68,7 @@ struct AnyTypes {
   }
 };
 
-// The way of float32 through double would be slow on most GPUs.
+// Storing float32 by way of double would be slow on most GPUs.
 template <class Acc>
 __device__ void store(void* data, DType dtype, std::int64_t index, Acc x) {
   if (sizeof(Acc) == 4 && dtype == DType::kFloat32)
@@ -76,8 +77,7 @@ __device__ void store(void* data, DType dtype, std::int64_t index, Acc x) {
     store_as(data, dtype, index, static_cast<double>(x));
 }
 
-// kFlat: memory holds the elements of all images in the same order, `reduced` of each result side
-// by side.
+// kFlat: all images are contiguous in the same order, as are the `reduced` elements of a result.
 template <class Load, bool kFlat>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(const __grid_constant__ Elements elements, Pointers p, std::int64_t count,
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
     OperandOffsets offsets[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      // The last element again where there are no more: loads stay independent of each other.
+      // Past the end the last element is loaded again, which keeps the loads independent.
       const std::int64_t i = min(base + u * kThreads, count - 1);
       if (!kFlat) offsets[u] = offsets_of(elements, i);
       a[u] = Load::load(p.preds, p.dtype[kPreds], kFlat ? i : offsets[u].of[kPreds]);
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The elements of one result, if they stand side by side in all images and results follow each
-// other in order; else 0.
+// How many elements a result has, if they are adjacent in all images and results follow each other
+// in order; else 0.
 std::int64_t elements_of_flat_results(const Elements& e) {
   std::int64_t expected = 1, reduced = 1, results = 1;
   for (int d = e.rank - 1; d >= 0; --d) {

@@ -11,16 +11,16 @@
 namespace syncfree::psnr {
 namespace {
 
-// Elements that outweigh handing them to a thread.
+// Elements that are worth handing to a thread.
 constexpr std::int64_t kGrain = 1 << 17;
 
-// So many take as long as a result's logarithm.
+// This many elements take as long as the logarithm of a result.
 constexpr std::int64_t kElementsOfLogarithm = 32;
 
-// Pieces of a result that are summed apart: enough for all threads, few to add up in order.
+// The most chunks of a result: enough for all threads, few enough to add up in order.
 constexpr std::int64_t kMostChunks = 64;
 
-// Results whose squared errors stand side by side before they become values.
+// Results whose squared errors are buffered before they become values.
 constexpr std::int64_t kTogether = 256;
 
 class Values {
@@ -32,7 +32,7 @@ class Values {
 
   bool are_kept() const { return problem_.reduction == Reduction::kNone || problem_.kept == 0; }
 
-  // Stores a value of its own, or gives what it adds to the sum of all.
+  // Stores the result's own value and returns 0, or returns its term of the sum over all results.
   double finish(std::int64_t result, double squared_error) const {
     hand_over(result, squared_error, elements_, problem_.states);
     const double value =
@@ -57,7 +57,7 @@ class Values {
   const Scale scale_;
 };
 
-// Results of several chunks, or a single one.
+// A single result, or results of several chunks.
 void run_large(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
   const std::int64_t reduced = errors.reduced(), results = errors.results();
   const Chunks chunks = make_chunks(reduced, kRun, kMostChunks);
@@ -89,8 +89,8 @@ void run_large(const SquaredErrors& errors, const Values& values, ParallelFor pa
   values.store_sum(total, results);
 }
 
-// Many results of one run each: whole ones for each thread. Groups whose values are added up apart
-// are as large whatever the threads.
+// Several results of one run at most: a thread takes whole results. The size of the groups whose
+// values are added up apart does not depend on the number of threads.
 void run_small(const SquaredErrors& errors, const Values& values, ParallelFor parallel_for) {
   const std::int64_t results = errors.results();
   const std::int64_t group =

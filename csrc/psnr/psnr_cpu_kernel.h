@@ -1,7 +1,7 @@
 // Sum of squared differences over a short contiguous run (core/for_each_isa.h includes it).
 
-// The lanes are separate accumulators: their order is fixed by the vector width, and loads,
-// differences and squares of several vectors are in flight at once.
+// Each lane is an accumulator of its own: the order of the sum is fixed by the vector width, and
+// loads, differences and squares of several vectors are in flight at once.
 template <class T>
 double psnr_squared_error(const void* preds, const void* target, std::int64_t count, bool clamped,
                           double low, double high) {
@@ -34,7 +34,7 @@ double psnr_squared_error(const void* preds, const void* target, std::int64_t co
   return sum;
 }
 
-// Adds those of one element of each of several results, side by side.
+// Adds the squared error of one element to each of several adjacent results.
 template <class T>
 void psnr_add_squared_errors(const void* preds, const void* target, std::int64_t count,
                              bool clamped, double low, double high, double* sums) {
@@ -53,7 +53,7 @@ void psnr_add_squared_errors(const void* preds, const void* target, std::int64_t
     add([](float x) { return x; });
 }
 
-// Contiguous elements as the type of the arithmetic.
+// Converts contiguous elements to the type of the arithmetic.
 template <class From, class T>
 void psnr_widen(const void* from, std::int64_t count, void* out) {
   const From* x = static_cast<const From*>(from);
@@ -61,7 +61,7 @@ void psnr_widen(const void* from, std::int64_t count, void* out) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = to<T>(x[i]);
 }
 
-// Channels of pixels, side by side, to planes `pitch` apart.
+// Splits pixels with interleaved channels into planes `pitch` apart.
 template <class T, int kChannels>
 void psnr_split_pixels(const T* from, std::int64_t count, T* planes, std::int64_t pitch) {
   static_assert(kChannels >= 2 && kChannels <= 4);

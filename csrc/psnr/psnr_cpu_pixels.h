@@ -1,6 +1,6 @@
-// Sums of runs of images whose channels stand side by side in memory. All channels of a pixel are
-// read at once, where run after run would fetch each line of the memory once for each channel. What
-// a run holds is the same in every layout, and so are its bits.
+// Sums of the runs of images with interleaved channels (channels-last). All channels of a pixel are
+// read at once; run by run, each cache line would be fetched once per channel. A run holds the same
+// elements in every layout: its sum has the same bits. A window is a run's length of pixels.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace syncfree::psnr {
 inline constexpr int kMostChannels = 4;
 inline constexpr std::int64_t kFewestRunsOfPlane = 4;
 
-// Whether elements of the last two dimensions are channels of pixels, side by side in at least one
-// of the operands and by planes in the other.
+// Whether the last two dimensions are channels and pixels: interleaved in at least one of the
+// operands, planes in the other.
 inline bool has_pixels(const Operands& o) {
   const int last = o.preds.rank - 1;
   if (last - 1 < o.kept || o.preds.dtype != o.target.dtype) return false;
@@ -32,11 +32,11 @@ inline bool has_pixels(const Operands& o) {
   return (preds || target) && (preds || are_planes(o.preds)) && (target || are_planes(o.target));
 }
 
-// Of a piece of one image, from window to window: the pixels of as many elements as a run has.
+// Sums the runs that begin in some windows of an image, window by window.
 template <class T>
 class PixelRuns {
  public:
-  // `sums`: of all runs of all results, one result after the other.
+  // `sums`: those of all runs of all results, one result after another.
   PixelRuns(const SquaredErrors& errors, double* sums)
       : errors_(errors),
         o_(errors.operands()),
@@ -51,7 +51,7 @@ class PixelRuns {
   void sum(std::int64_t image, std::int64_t first_window, std::int64_t end_window) {
     Planes preds(o_.preds, image), target(o_.target, image);
     const std::int64_t first_plane = image % images_of_result_ * channels_;
-    std::int64_t start[kMostChannels];  // of a plane's first run
+    std::int64_t start[kMostChannels];  // pixel where a plane's first run begins
     bool fits = true;                   // windows and runs begin together
     for (std::int64_t c = 0; c < channels_; ++c) {
       start[c] = (kRun - (first_plane + c) * pixels_ % kRun) % kRun;
@@ -66,7 +66,7 @@ class PixelRuns {
         const std::int64_t result = image / images_of_result_;
         const std::int64_t begin = (first_plane + c) * pixels_ + pixel + start[c];
         const std::int64_t end = std::min(begin + kRun, o_.reduced);
-        const bool ends_here = end - begin <= left;  // not in the next plane
+        const bool ends_here = end - begin <= left;  // and does not continue in the next plane
         sums_[result * errors_.runs() + begin / kRun] =
             ends_here
                 ? errors_.of_buffers(preds.at(c) + start[c], target.at(c) + start[c], end - begin)
@@ -76,8 +76,8 @@ class PixelRuns {
   }
 
  private:
-  // One operand's planes of an image, where they stand or split from their pixels: a window and, if
-  // runs go beyond it, the next.
+  // One operand's planes of an image, read in place or split from pixels into a buffer: a window
+  // and, if runs go beyond it, the next one.
   class Planes {
    public:
     Planes(const TensorView& view, std::int64_t image)
@@ -146,9 +146,9 @@ class PixelRuns {
   double* const sums_;
 };
 
-// Of all runs of all results; none where pixels are not to be split.
+// The sums of all runs of all results; empty where there are no pixels to split.
 inline std::vector<double> sums_of_pixels(const SquaredErrors& errors, ParallelFor parallel_for) {
-  constexpr std::int64_t kWindows = 16;  // of a piece
+  constexpr std::int64_t kWindows = 16;  // that a thread takes together
   std::vector<double> sums;
   if (!has_pixels(errors.operands())) return sums;
   errors.with_own_type([&]<class T>(TypeTag<T>) {

@@ -1,5 +1,5 @@
-// Squared errors on the CPU. Elements are taken in logical order, in runs that start at the same
-// places in every layout, so that a layout costs its reads and changes no bit.
+// Squared errors on the CPU. Elements are taken in logical order, in runs that begin at the same
+// elements in every layout: a layout changes how they are read, but no bit of the sum.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace syncfree::psnr {
 
-// Elements that are summed in float before the sum goes on in double.
+// A run: elements that are summed in float before the sum goes on in double.
 inline constexpr std::int64_t kRun = 4096;
 
-// Results of fewer elements are not worth a call each.
+// Runs up to this length are not worth a call each.
 inline constexpr std::int64_t kShort = 64;
 
 class SquaredErrors {
@@ -33,7 +33,7 @@ class SquaredErrors {
   std::int64_t reduced() const { return o_.reduced; }
   std::int64_t runs() const { return (o_.reduced + kRun - 1) / kRun; }  // of a result
 
-  // Of elements [begin, end) of one result.
+  // The squared error of elements [begin, end) of one result.
   double of_elements(std::int64_t result, std::int64_t begin, std::int64_t end) const {
     const Walk kept = walk_results(result);
     return with_type([&]<class T>(TypeTag<T>) {
@@ -44,7 +44,7 @@ class SquaredErrors {
     });
   }
 
-  // Of `count` results, each of one run of elements.
+  // The squared errors of `count` results of one run each.
   void of_results(std::int64_t first, std::int64_t count, double* sums) const {
     with_type([&]<class T>(TypeTag<T>) {
       Walk kept = walk_results(first);
@@ -57,7 +57,7 @@ class SquaredErrors {
     });
   }
 
-  // Of two runs side by side.
+  // The squared error of two contiguous runs.
   template <class T>
   double of_buffers(const T* x, const T* y, std::int64_t count) const {
     if (count > kShort) {
@@ -77,7 +77,7 @@ class SquaredErrors {
     return sum;
   }
 
-  // Calls f with the operands' type, if it is that in which their elements are put side by side.
+  // Calls f with the operands' type, if runs are gathered in that type.
   template <class F>
   void with_own_type(F&& f) const {
     with_type([&]<class T>(TypeTag<T> tag) {
@@ -93,7 +93,7 @@ class SquaredErrors {
   using Walk = RowWalk<2, kMaxRank>;
   static constexpr int kPreds = 0, kTarget = 1;
 
-  // With the type in which elements are put side by side: their own, or that of the arithmetic.
+  // Calls f with the type in which runs are gathered: the operands' own, or that of the arithmetic.
   template <class F>
   std::invoke_result_t<F, TypeTag<float>> with_type(F&& f) const {
     if (o_.preds.dtype == o_.target.dtype) {
@@ -123,7 +123,7 @@ class SquaredErrors {
                 element, {result.offset(kPreds), result.offset(kTarget)});
   }
 
-  // Of results in a row of the kept dimensions, as many as fit into a run. How many were taken.
+  // Sums as many of the next results of a kept row as are read at once; returns how many.
   template <class T>
   std::int64_t take_results(const Walk& kept, std::int64_t most, double* sums) const {
     const std::int64_t row = std::min(most, kept.left_in_row());
@@ -155,11 +155,11 @@ class SquaredErrors {
     return count;
   }
 
-  // Results of few elements, whose first elements are side by side, and so on.
+  // Whether results have few elements, and adjacent results have adjacent elements in memory.
   template <class T>
   bool lie_beside_each_other(const Walk& kept) const {
-    // Squares of floats are exact in double, whether or not an instruction set joins square and
-    // addition: the same bits as one result after the other.
+    // Squares of floats are exact in double, whether or not an instruction set fuses square and
+    // addition: the same bits as one result after another.
     constexpr bool is_exact = !std::is_same_v<T, double>;
     return is_exact && o_.reduced <= kShort && are<T>() && kept.step(kPreds) == 1 &&
            kept.step(kTarget) == 1;
@@ -228,7 +228,7 @@ class SquaredErrors {
       load_rows(at<T>(view, offset), row_step, rows, step, count, out);
   }
 
-  // Whether both operands are of T.
+  // Whether both operands have type T.
   template <class T>
   bool are() const {
     const auto is_t = [](DType dtype) {
@@ -237,7 +237,7 @@ class SquaredErrors {
     };
     return is_t(o_.preds.dtype) && is_t(o_.target.dtype);
   }
-  // Whether elements stand side by side already, as T.
+  // Whether the elements of a result are contiguous already, as T.
   template <class T>
   bool reads_in_place() const {
     return o_.contiguous && are<T>();

@@ -1,4 +1,7 @@
 // PSNR on CUDA: squared error, fixed-order sums, logarithm and reduction in one launch.
+//
+// In the wide kernel a block sums a piece of a result; in the narrow one, for results of few
+// elements, a thread sums a whole result.
 #include <algorithm>
 
 #include "core/block_sum.cuh"
@@ -16,13 +19,13 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 
-// Blocks of the narrow kernel on a multiprocessor.
+// Blocks of the narrow kernel per multiprocessor.
 constexpr int kNarrowBlocks = 4;
 
 // Few enough that one block sums the partial results of a large image in about a microsecond.
 constexpr std::int64_t kMostChunks = 2048;
 
-// Below it a block a result would idle: a thread takes one instead.
+// For up to this many elements a block per result would idle: a thread takes one instead.
 constexpr std::int64_t kNarrow = 64;
 
 struct Plan {
@@ -35,7 +38,7 @@ struct Plan {
   std::int64_t blocks;
 };
 
-// Elements that a block sums in the accumulator type before it goes on in double.
+// A group: elements that a block sums in the accumulator type before it goes on in double.
 template <class Loader>
 inline constexpr int kQuantum = kThreads * Loader::kVector * kUnroll;
 
@@ -54,8 +57,8 @@ struct Output {
   __device__ void store(std::int64_t index, double x) const { store_as(value, dtype, index, x); }
 };
 
-// Adds up every `step`-th of `count` numbers from `first` on, in order. One block does so while all
-// others have ended: several loads are in flight together.
+// Adds up every `step`-th of `count` numbers from `first` on, in order. Only the last block does
+// so, when all others have ended: to hide latency several loads are in flight together.
 __device__ double sum_in_order(const double* numbers, std::int64_t first, std::int64_t count,
                                std::int64_t step) {
   constexpr int kInFlight = 8;
@@ -71,8 +74,8 @@ __device__ double sum_in_order(const double* numbers, std::int64_t first, std::i
   return sum;
 }
 
-// The last block turns per-chunk sums into results. Each sum is taken in one fixed order: by the
-// whole block for a pooled result, by one warp for each of several, whatever their number.
+// The last block turns the sums of pieces into results. Each sum is taken in one fixed order: by
+// the whole block for a pooled result, by one warp for each of several, whatever their number.
 __device__ void finish_wide(const Operands& operands, const Pieces& pieces, bool pooled,
                             const Output& output, double* partial, double* values) {
   if (pooled) {
@@ -108,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, Loader::kBlocksPerMultiprocessor)
                 std::uint32_t* ticket, double* partial, double* values) {
   wait_for_kernel_ahead();
   constexpr int kPlanes = Loader::kPlanes;
-  const std::int64_t items = pieces.count / kPlanes;  // of a result: each piece of kPlanes planes
+  const std::int64_t items = pieces.count / kPlanes;  // of a result: a piece of kPlanes planes
   for (std::int64_t item = blockIdx.x; item < operands.results * items; item += gridDim.x) {
     const std::int64_t result = item / items;
     const std::int64_t planes = (item - result * items) / pieces.of_plane * kPlanes;
@@ -119,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, Loader::kBlocksPerMultiprocessor)
     double sum[kPlanes] = {};
     for (int base = 0; base < count; base += kQuantum<Loader>)
       add_group<kThreads, kUnroll>(loader, clamp, base, count, sum);
-    // Where a plane's pieces follow each other, as with one item a piece.
+    // Pieces are stored plane by plane, as they are with one piece per item.
     const std::int64_t slot =
         kPlanes == 1 ? item : item + item / pieces.of_plane * (kPlanes - 1) * pieces.of_plane;
 #pragma unroll
@@ -173,7 +176,8 @@ __global__ void __launch_bounds__(kThreads, kNarrowBlocks)
     output.store(0, output.reduction == Reduction::kMean ? sum / operands.results : sum);
 }
 
-// Calls f with the type of both operands and true, or with the one that their sum has and false.
+// Calls f with the operands' type and true if a loader is made for it, otherwise with the type of
+// the arithmetic and false.
 template <class F>
 auto with_type(const Operands& o, F&& f) {
   if (o.preds.dtype == o.target.dtype) {

@@ -1,5 +1,5 @@
-// Reads two operands of any layout. Every loader of a type deals out the same elements to a thread
-// in the same order, so that layout changes the loads and never a bit of the sum.
+// Reads two operands of any layout. All loaders of a type give a thread the same elements in the
+// same order: a layout changes the loads, but no bit of the sum.
 #pragma once
 
 #include <type_traits>
@@ -8,15 +8,15 @@
 
 namespace syncfree::psnr {
 
-// The 16 elements or fewer of one 16 B load.
+// The elements of one 16-byte load.
 template <class T>
 inline constexpr int kVectorOf = 16 / sizeof(T);
 
 template <class T>
 using AccOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// As words, since the compiler keeps arrays of narrower elements in memory. Positions are known
-// when it unrolls.
+// Held as words, since the compiler keeps arrays of narrower elements in memory. Positions are
+// constants once loops are unrolled.
 template <class T>
 struct Vector {
   std::uint32_t word[4];
@@ -36,7 +36,7 @@ struct Vector {
     return element;
   }
 
-  // Onto zeros, each position once.
+  // Into zeros, each position once.
   __device__ void put(int k, T element) {
     if constexpr (sizeof(T) == 8) {
       std::uint64_t bits;
@@ -64,8 +64,8 @@ __device__ inline bool is_aligned(const void* address) {
   return (reinterpret_cast<std::uintptr_t>(address) & 15) == 0;
 }
 
-// Types below four bytes by the aligned words around them: each word holds an element that is
-// wanted, so none lies outside of the memory's own words.
+// Types narrower than four bytes are read by the aligned words around them. Each of these words
+// holds a wanted element, so that none lies outside the words that the tensor occupies.
 template <class T>
 __device__ Vector<T> load_unaligned(const T* from) {
   Vector<T> vector{};
@@ -100,11 +100,11 @@ __device__ Vector<T> load_vector(const T* from, bool aligned) {
 }
 
 // A loader stands at element `first` of a result and counts from there: i is a multiple of kVector.
-// It serves kPlanes planes at once and has kAhead vectors of each under way (0: it reads element by
-// element only). With kBlocksPerMultiprocessor blocks of 256 threads that is 64 KB an SM or more,
-// what HBM needs.
+// It serves kPlanes planes at once and has kAhead vectors of each in flight (0: it reads element by
+// element only). With kBlocksPerMultiprocessor blocks of 256 threads, ContiguousLoader and
+// PixelLoader have 64 KB an SM or more in flight, what HBM needs.
 
-// Both operands of one type, the elements of a result side by side.
+// Both operands of one type, the elements of a result contiguous.
 template <class T>
 struct ContiguousLoader {
   using Acc = AccOf<T>;

@@ -1,13 +1,13 @@
-// How pixels with their channels side by side come into registers: each of a block's loads is a
-// vector of memory, and the channels are told apart afterwards.
+// Loads pixels with interleaved channels: each load is a vector of adjacent memory, and the
+// channels are sorted in registers.
 #pragma once
 
 #include "psnr/psnr_load.cuh"
 
 namespace syncfree::psnr {
 
-// Both operands of one type, each with a pixel's channels side by side (channels-last) or its
-// planes apart: reads the same pixels of all channels, so that every byte is fetched once.
+// Both operands of one type, each with interleaved channels (channels-last) or separate planes:
+// reads the same pixels of all channels, so that every byte is fetched once.
 template <class T, int kChannels>
 struct PixelLoader {
   using Acc = AccOf<T>;
@@ -85,8 +85,8 @@ struct PixelLoader {
   }
 };
 
-// The channels of pixels that a PixelLoader can read, 0 where it can not: planes that are cut
-// apart, each of an even stride, and channels side by side in one operand at least.
+// The number of channels if a PixelLoader can read the operands, otherwise 0: planes must be cut
+// one by one and have a single stride each, and at least one operand must be interleaved.
 inline int interleaved_channels(const Operands& o, const Pieces& pieces) {
   const int last = o.preds.rank - 1;
   if (pieces.plane == o.reduced || last - 1 < o.kept || o.preds.size[last] != pieces.plane)

@@ -11,7 +11,7 @@
 
 namespace syncfree::psnr {
 
-// 10 / ln(base) * (2 ln(range) - ln(mse)), with what does not depend on the images folded once.
+// 10 / ln(base) * (2 ln(range) - ln(mse)), with what does not depend on the images computed once.
 struct Scale {
   double log_range_squared;
   double per_neper;
@@ -30,14 +30,14 @@ SYNCFREE_HD double from_squared_error(double squared_error, double count, const 
   return scale.per_neper * (scale.log_range_squared - log(squared_error / count));
 }
 
-// By the range in memory, where states have one.
+// Uses the range in memory, where states have one.
 SYNCFREE_HD Scale scale_of(Scale scale, const States& states) {
   if (states.data_range != nullptr)
     scale.log_range_squared = log_range_squared(states.data_range, states.data_range_dtype);
   return scale;
 }
 
-// The squared error of one result to the states, if there are any.
+// Hands the squared error of one result to the states, if there are any.
 SYNCFREE_HD void hand_over(std::int64_t result, double squared_error, std::int64_t count,
                            const States& states) {
   if (states.squared_error == nullptr) return;
@@ -55,9 +55,9 @@ SYNCFREE_HD double value_of(std::int64_t result, double squared_error, std::int6
   return from_squared_error(squared_error, static_cast<double>(count), scale_of(scale, states));
 }
 
-// How one result's elements, in logical order, are cut into pieces that are summed apart. It
-// depends on their number alone, so that the bits of a result do not depend on batch, layout or
-// grid.
+// How one result's elements in logical order, or the results themselves, are cut into chunks that
+// are summed apart. It depends on their number alone, so that the bits of a result do not depend on
+// batch, layout or grid.
 struct Chunks {
   std::int64_t elements;  // in one chunk
   std::int64_t count;

@@ -15,7 +15,7 @@ struct Place {
   std::int64_t left;  // elements from here to the end of the last dimension
 };
 
-// Logical element `index` of dimensions [begin, end).
+// Finds logical element `index` of dimensions [begin, end).
 __device__ inline Place place_of(const Operands& o, std::int64_t index, int begin, int end) {
   Place place{{0, 0}, 1};
   for (int d = end - 1; d >= begin; --d) {
@@ -31,10 +31,10 @@ __device__ inline Place place_of(const Operands& o, std::int64_t index, int begi
 }
 
 // How the elements of one result, in logical order, are cut into pieces that are summed apart.
-// Large planes are cut one by one, in the same places each: a pixel's channels then belong to the
-// same piece of their planes, and a block that reads pixels with interleaved channels can sum all
-// of them. The cuts follow from the logical shape and the type alone, so that the bits of a result
-// depend neither on batch, layout nor grid.
+// Large planes are cut one by one, all in the same places: the channels of a pixel then belong to
+// the same piece of their planes, and a block that reads pixels with interleaved channels can sum
+// all of them. The cuts follow from the logical shape and the type alone, so that the bits of a
+// result depend neither on batch, layout nor grid.
 struct Pieces {
   std::int64_t plane;  // all elements where planes are not cut apart
   std::int64_t of_plane;
@@ -42,8 +42,8 @@ struct Pieces {
   std::int64_t count;     // of the result
 };
 
-// Planes that start off the boundaries of vectors would slow down the contiguous layout; in small
-// ones incomplete groups would.
+// Planes are not cut one by one where that would slow down the contiguous layout: if they do not
+// begin at vector boundaries, or are so small that incomplete groups matter.
 inline Pieces make_pieces(std::int64_t reduced, std::int64_t plane, std::int64_t quantum,
                           std::int64_t vector, std::int64_t most) {
   const Chunks whole = make_chunks(reduced, quantum, most);

@@ -7,8 +7,8 @@ namespace syncfree::psnr {
 
 template <class T, class Acc>
 __device__ Acc squared_error(const Pair<T>& raw, const Clamp<Acc>& clamp) {
-  // Bytes: four squares an instruction. The sum stays below 2^24, where float is exact too, so both
-  // branches give the same bits.
+  // Bytes: four squares per instruction. The sum stays below 2^24, where float is exact too, so
+  // both branches give the same bits.
   if constexpr (sizeof(T) == 1) {
     if (!clamp.enabled) {
       unsigned sum = 0;
@@ -30,7 +30,7 @@ __device__ Acc squared_error(const Pair<T>& raw, const Clamp<Acc>& clamp) {
 }
 
 // Adds one thread's share of the block's group [base, base + threads * vector * kUnroll) of each
-// plane, of `count` elements in all: in the accumulator type over the group, in double above it.
+// plane's piece of `count` elements: in the accumulator type over the group, in double above it.
 template <int kThreads, int kUnroll, class Loader>
 __device__ void add_group(const Loader& loader, const Clamp<typename Loader::Acc>& clamp, int base,
                           int count, double (&sum)[Loader::kPlanes]) {

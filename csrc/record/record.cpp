@@ -1,9 +1,9 @@
-// Has torch tell the runtime which operators run: a listener's functions as callbacks of
-// at::RecordFunction.
+// Lets torch tell the runtime which operators run, by callbacks of at::RecordFunction that call the
+// functions of a listener.
 //
 // at::RecordFunction is C++, which torch keeps compatible within one minor version at most, and the
-// stable ABI has nothing in its place. So this library is apart from all others, serves the torch
-// it was built against, bears that version in its name, and holds nothing but the translation.
+// stable ABI has no counterpart. So this code is a library of its own, which serves the version of
+// torch that it was built against, has that version in its name, and does nothing but translate.
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 
@@ -19,7 +19,7 @@ std::atomic<const OpListener*> listener = nullptr;
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& op) {
-  if (op.isAsync()) return nullptr;  // ends when another thread says so
+  if (op.isAsync()) return nullptr;  // another thread decides when it ends
   const bool is_node = op.scope() == at::RecordScope::BACKWARD_FUNCTION;
   listener.load()->begin(&op, op.name(), is_node, op.seqNr(), op.forwardThreadId());
   return nullptr;
@@ -33,8 +33,9 @@ void end(const at::RecordFunction& op, at::ObserverContext*) {
 
 #define SYNCFREE_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Not from two threads at once. Other threads may run operators meanwhile: torch guards its list of
-// callbacks with a lock and a version, since its own profiler can be switched on from outside.
+// Must not be called by two threads at once. Other threads may run operators meanwhile: torch
+// guards its list of callbacks with a lock and a version, since its own profiler can be switched on
+// from outside.
 SYNCFREE_EXPORT void syncfree_record_start(const OpListener* to) {
   listener.store(to);
   handle = at::addGlobalCallback(
@@ -42,7 +43,7 @@ SYNCFREE_EXPORT void syncfree_record_start(const OpListener* to) {
           .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
 }
 
-// Operators that run at this moment still tell of their end.
+// Operators that are running now still report their end.
 SYNCFREE_EXPORT void syncfree_record_stop() {
   at::removeCallback(handle);
   handle = at::INVALID_CALLBACK_HANDLE;

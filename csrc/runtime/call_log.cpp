@@ -32,7 +32,7 @@ std::int32_t CallLog::site_here(std::uint32_t driver_id) {
   const std::size_t count = capture_python_stack(scratch_.get(), CallSite::kFrames);
   for (std::size_t i = 0; i < count; ++i) {
     const std::int32_t frame = frames_.intern(scratch_[i]);
-    if (frame == kNoRoom) break;  // the outermost frames are missed least
+    if (frame == kNoRoom) break;  // the outermost frames matter least
     site.frame[site.frames++] = frame;
     site.hash = mix(site.hash ^ frame);
   }
@@ -51,7 +51,7 @@ std::int32_t CallLog::site_here(std::uint32_t driver_id) {
   for (; site_index_[place] != 0; place = (place + 1) & kMask)
     if (same(sites_[site_index_[place] - 1], site)) return site_index_[place] - 1;
   if (site_count_ == kSites) return kNoSite;
-  // Unwinding costs about a microsecond a frame, so it is done once for a place.
+  // Unwinding costs about a microsecond a frame, so it is done once per site.
   site.addresses = static_cast<std::uint16_t>(
       std::max(0, backtrace(site.address, static_cast<int>(CallSite::kAddresses))));
   const auto index = static_cast<std::int32_t>(site_count_++);

@@ -1,7 +1,8 @@
-// What one thread's calls of the driver leave behind: records, and the places they were made from.
+// The log of one thread's driver calls: a record of each, and the sites that they were made from.
 //
-// The thread writes, one reader at a time reads; neither waits for the other. All memory is there
-// before: a full log counts what it loses.
+// A site is a place in the program (frames and operators), which is stored once and referred to by
+// its index. The thread writes and one reader at a time reads, neither waiting for the other: the
+// records are a ring buffer. All memory is allocated beforehand; a full log counts what it loses.
 #pragma once
 
 #include <atomic>
@@ -26,23 +27,23 @@ struct CallRecord {
   void* context = nullptr;
   std::int32_t site = kNoSite;
   std::uint32_t driver_id = 0;
-  std::uint32_t runtime_id = 0;  // the outermost runtime function around; 0 if there is none
+  std::uint32_t runtime_id = 0;  // the outermost CUDA runtime function around it; 0 if none
   std::int32_t result = 0;
   std::uint32_t pending_before = 0, pending_after = 0;  // GpuMarks::pending
-  std::uint32_t queries = 0;                            // of a loop that ended ready
+  std::uint32_t queries = 0;                            // in a loop of queries, until one was ready
   std::uint32_t copy_runtime_id = 0;
-  std::uint32_t copy_driver_id = 0;  // of the copy at the same place that this call waits for
-  bool copy_was_recorded = false;    // it has a record of its own, the one before
+  std::uint32_t copy_driver_id = 0;  // of the copy at the same site that this call waits for
+  bool copy_was_recorded = false;    // that copy has a record of its own: the previous one
   CallKind kind = CallKind::kNone;
   HostMemory host = HostMemory::kUnknown;
 
-  // It found the GPU busy, and returned when that work was done.
+  // Whether the call found the GPU busy and returned when that work was done.
   bool outlasted_gpu() const {
     return pending_before != 0 && (pending_before & pending_after) == 0;
   }
 };
 
-// A place in the program: Python frames, operators and what called the driver, innermost first.
+// A place in the program: Python frames, operators and C++ return addresses, innermost first.
 struct CallSite {
   static constexpr std::size_t kFrames = 48;
   static constexpr std::size_t kOperators = RunningOperators::kMost;
@@ -50,7 +51,7 @@ struct CallSite {
   std::uint64_t hash;
   std::uint32_t driver_id;
   std::uint16_t frames, operators, addresses;
-  bool is_backward;             // inside of a node of autograd that has a forward line
+  bool is_backward;             // inside of an autograd node that has a forward line (operators.h)
   std::int32_t forward;         // the frame of that line; kNoRoom if it is not known
   std::int32_t frame[kFrames];  // indices of CallLog::frame
   std::int32_t op[kOperators];  // indices of CallLog::operator_name
@@ -61,16 +62,16 @@ class CallLog {
  public:
   static constexpr std::size_t kRecords = 8192;
 
-  // By the writer: forgets places of before.
+  // Writer: forgets the sites of an earlier session.
   void clear_sites();
 
-  // By the writer: the place that this thread is at now; kNoSite if there is no room for one more.
+  // Writer: the site at which this thread is now; kNoSite if there is no room for one more.
   std::int32_t site_here(std::uint32_t driver_id);
 
-  // By the writer.
+  // Writer: returns false if the log is full; the loss is counted.
   bool push(const CallRecord& record);
 
-  // By the reader: up to `most` records, oldest first.
+  // Reader: takes up to `most` records, oldest first.
   std::size_t pop(CallRecord* records, std::size_t most);
   void discard() { tail_.store(head_.load(std::memory_order_acquire), std::memory_order_release); }
 

@@ -23,8 +23,8 @@ struct Place {
   int instruction = 0;
 };
 
-// Code of the packages, by its address: a look that needs no hash of a file's name. What is here
-// stays, since letting go of it may run code of Python.
+// A cache of code objects of the packages, by address: looking here needs no hash of a file's name.
+// Entries are never evicted, since dropping a reference may run Python code.
 using CodesAtHand = std::array<PyCodeObject*, kCodesAtHand>;
 
 PyCodeObject*& place_of(CodesAtHand& codes, const PyCodeObject* code) {
@@ -35,20 +35,20 @@ PyCodeObject*& place_of(CodesAtHand& codes, const PyCodeObject* code) {
 struct PlacesObject {
   PyObject ob_base;
   PyObject* is_inside;  // dict: file name -> bool
-  PyObject* judge;      // (file name) -> bool, for those that are not there
+  PyObject* judge;      // (file name) -> bool, for names that the dict lacks
   long number_shift;
   std::int64_t count;
   std::vector<Place> kept;
   CodesAtHand inside;
 };
 
-// Of a walk up the frames: the first one outside of the packages, or else the outermost.
+// A walk up the frames, which finds the first one outside of the packages, or else the outermost.
 struct Search {
   PyObject* is_inside;
   CodesAtHand* known_inside;
   PyCodeObject* code = nullptr;
   int instruction = 0;
-  PyObject* unknown = nullptr;  // a file name, which ended the walk
+  PyObject* unknown = nullptr;  // a file name that `is_inside` lacks; it ended the walk
 };
 
 bool visit(void* context, const PythonFrame& frame) {
@@ -65,7 +65,7 @@ bool visit(void* context, const PythonFrame& frame) {
   return inside == Py_True;
 }
 
-// False with Python's error set.
+// Returns false with Python's error set.
 bool find_outside(const PlacesObject& self, Search& search) {
   while (true) {
     search.unknown = nullptr;
@@ -95,7 +95,7 @@ PyObject* note(PlacesObject* self, PyObject* bits) {
   PyCodeObject* const before = place.code;
   place.code = search.code;
   Py_XINCREF(place.code);
-  Py_XDECREF(before);  // may run code of Python: last
+  Py_XDECREF(before);  // last, since it may run Python code
   return PyLong_FromLongLong(options | number << self->number_shift);
 }
 

@@ -1,4 +1,4 @@
-// A copy of a thread's Python frames that outlives them, in memory given beforehand.
+// A copy of a thread's Python frames that outlives them, in preallocated memory.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace syncfree::runtime {
 
-// UTF-8. Of a longer text the end is kept: it tells more of a path.
+// UTF-8. A longer text loses its beginning: the end of a path says more.
 template <std::size_t kCapacity>
 struct ShortText {
   char bytes[kCapacity];
@@ -44,7 +44,7 @@ inline std::uint64_t hash_of(const CapturedFrame& frame) {
 
 void copy(const PythonFrame& frame, CapturedFrame& out);
 
-// Of this thread, innermost first, without the GIL; returns how many.
+// Copies the frames of this thread, innermost first, without the GIL; returns how many.
 std::size_t capture_python_stack(CapturedFrame* frames, std::size_t most);
 
 }  // namespace syncfree::runtime

@@ -14,11 +14,10 @@ class ClockStamp {
   ClockStamp(const ClockStamp&) = delete;
   ClockStamp& operator=(const ClockStamp&) = delete;
 
-  // Puts the stamp kernel on a stream of the current context. A new stamp takes the old one's
-  // place.
+  // Launches the stamp kernel on a stream of the current context. A new stamp replaces the old one.
   void record(cuda::Stream stream);
 
-  // Whether the last one has arrived. Never waits.
+  // Whether the last stamp has arrived. Never waits.
   bool ready() const;
   // Throws cuda::Error if it has not.
   const cuda::Stamp& read() const;

@@ -7,7 +7,7 @@
 namespace syncfree::runtime::cuda {
 namespace {
 
-constexpr std::size_t kStampBytes = 32;  // of a Stamp, so that none straddles two cache lines
+constexpr std::size_t kStampBytes = 32;  // for each Stamp, so that none straddles two cache lines
 constexpr std::size_t kStampsAtOnce = 128;
 
 Device& device_of(const Driver& driver, Context context) {
@@ -99,7 +99,7 @@ const DeviceCode& Device::code() {
     const DuringCaptures allowed(driver_);
     const InContext here(driver_, context_);
     auto made = std::make_unique<DeviceCode>(driver_);
-    // The driver loads a kernel at its first launch, which may wait for the GPU: let it be now.
+    // The driver loads a kernel at its first launch, which may wait for the GPU: launch both now.
     const StampPlace place = take_stamp();
     made->spin(idle_stream(), 0);
     const std::uint32_t serial = next_serial();

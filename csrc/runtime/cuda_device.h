@@ -1,4 +1,5 @@
-// What is kept for each CUDA context as long as the process lives: events, stamps and kernels.
+// Events, stamps and kernels of a CUDA context, kept as long as the process lives. A stamp is the
+// GPU's time and cycle counter, written to pinned memory by a kernel (device_code.h).
 //
 // Creating and destroying events takes locks of the driver, and freeing pinned memory waits for the
 // GPU. So nothing is given back to the driver; what a timer no longer needs serves the next one.
@@ -26,7 +27,7 @@ class Device {
  public:
   // Of the context that is current on this thread.
   static Device& current();
-  // Of the primary context of a device, which torch and the CUDA runtime use; makes it if need be.
+  // Of a device's primary context, which torch and the CUDA runtime use; creates it if need be.
   static Device& primary(int ordinal);
 
   Device(const Driver& driver, Context context) : driver_(driver), context_(context) {}
@@ -34,24 +35,24 @@ class Device {
   const Driver& driver() const { return driver_; }
   Context context() const { return context_; }
 
-  // With timing. May be pending still from its last owner, which a new record puts an end to.
+  // With timing. Its last owner's record may still be pending; a new record replaces that.
   Event take_event();
-  // Never recorded, so that none of its times is known until it is.
+  // A new event that was never recorded, so that no time of it is known until it is.
   Event new_event();
-  void give_back(Event event);  // or null
+  void give_back(Event event);  // null is ignored
 
   StampPlace take_stamp();
-  // With the serial of a stamp that may be under way to it, which nobody else's must meet there;
-  // 0 if none is.
+  // `under_way` is the serial of a stamp that the GPU may still write there: the place is reused
+  // only after that has arrived. 0 if there is none.
   void give_back(StampPlace place, std::uint32_t under_way);
 
   // Compiled and loaded at the first use.
   const DeviceCode& code();
 
-  // A stream that does not wait for others, made at the first use, on which nothing runs.
+  // A stream that does not wait for others and on which nothing runs; made at the first use.
   Stream idle_stream();
 
-  // What two events take by themselves; recorded at the first use.
+  // The time that two events take by themselves (event_bracket.h); recorded at the first use.
   EventBracket& bracket();
 
   // Unique among all stamps, never 0.
@@ -63,7 +64,7 @@ class Device {
   std::recursive_mutex mutex_;
   std::vector<Event> events_;
   std::vector<StampPlace> stamps_;
-  std::vector<std::pair<StampPlace, std::uint32_t>> late_stamps_;  // with what is under way to them
+  std::vector<std::pair<StampPlace, std::uint32_t>> late_stamps_;  // with the serial under way
   std::unique_ptr<DeviceCode> code_;
   Stream idle_stream_ = nullptr;
   std::unique_ptr<EventBracket> bracket_;

@@ -23,7 +23,7 @@ bool find(void* library, const char* name, Function*& function) {
   return function != nullptr;
 }
 
-// The first function that is missing, or null. The suffix _v2 is the ABI that cuda.h's macros
+// Returns the first missing function, or null. The suffix _v2 is the ABI that cuda.h's macros
 // choose.
 const char* fill(Driver& driver, void* library) {
 #define SYNCFREE_FIND(member, name) \
@@ -88,7 +88,7 @@ void load(Loaded& loaded, const std::string& path) {
 }
 
 const Loaded& library() {
-  // Never freed: objects of Python that outlive static destruction hold references.
+  // Never freed: Python objects that outlive static destruction hold references.
   static auto& tables = *new std::map<std::string, std::unique_ptr<Loaded>>;
   static auto& mutex = *new std::mutex;
   const char* override_path = std::getenv("SYNCFREE_LIBCUDA");

@@ -1,6 +1,6 @@
 // The CUDA driver, loaded when it is first needed: this module is built and imported without CUDA.
 //
-// Only what the timer calls is declared. Handles cross this border as the driver's own: a stream of
+// Only what timers, stamps and probes call is declared. Handles are the driver's own: a stream of
 // torch, cudaStream_t, is a Stream here.
 #pragma once
 
@@ -55,7 +55,7 @@ struct Driver {
   Result (*event_record_with_flags)(Event, Stream, unsigned int);
   Result (*event_query)(Event);
   Result (*event_synchronize)(Event);
-  Result (*event_elapsed)(float*, Event, Event);  // for `elapsed`
+  Result (*event_elapsed)(float*, Event, Event);  // called by `elapsed`
   Result (*module_load)(Module*, const void*);
   Result (*module_get_function)(Function*, Module, const char*);
   Result (*launch)(Function, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
@@ -63,9 +63,9 @@ struct Driver {
   Result (*host_alloc)(void**, std::size_t, unsigned int);
   Result (*host_device_pointer)(DevicePointer*, void*, unsigned int);
 
-  // Milliseconds; kNotReady instead of waiting. The driver's first version of this call looks at
-  // the GPU for both events each time, 4.5 us for the two calls of a region (H200, driver 580). The
-  // second, of driver 570 on, only computes and leaves looking to queries.
+  // Milliseconds; kNotReady instead of waiting. The first version of the driver's function asks the
+  // GPU about both events each time, 4.5 us for the two calls of a region (H200, driver 580). The
+  // second, since driver 570, only computes, and leaves asking to queries.
   Result elapsed(float* milliseconds, Event from, Event to) const {
     const Result result = event_elapsed(milliseconds, from, to);
     if (result != kNotReady) [[likely]]
@@ -75,7 +75,7 @@ struct Driver {
     return event_elapsed(milliseconds, from, to);
   }
 
-  // Throws Error with the call and the driver's words where `result` is no success.
+  // Throws Error, with the call's name and the driver's message, unless `result` is kSuccess.
   void check(Result result, const char* call) const {
     if (result != kSuccess) [[unlikely]]
       throw Error(describe(result, call));
@@ -86,12 +86,13 @@ struct Driver {
 // Why no driver can be used here; empty if one can.
 std::string status();
 
-// The driver, initialised; throws Error with the status where there is none. The environment
-// variable SYNCFREE_LIBCUDA names another library than libcuda.so.1; each has one table for good.
+// The initialized driver; throws Error with the status if there is none. The environment variable
+// SYNCFREE_LIBCUDA names another library than libcuda.so.1; each library's table is never freed.
 const Driver& driver();
 
-// While it lives, calls of this thread may be made although a graph is being captured somewhere,
-// and do not spoil that. The calls themselves must have nothing to do with the capture.
+// While an object lives, this thread may make calls that would otherwise be forbidden while a graph
+// is being captured somewhere, and they do not invalidate the capture. The calls themselves must
+// have nothing to do with it.
 class DuringCaptures {
  public:
   explicit DuringCaptures(const Driver& driver) : driver_(driver) {
@@ -106,7 +107,7 @@ class DuringCaptures {
   int mode_ = kCaptureRelaxed;
 };
 
-// Makes a context current while it lives; costs one look-up where it is so already.
+// Makes a context current while the object lives; costs one look-up if it already is.
 class InContext {
  public:
   InContext(const Driver& driver, Context context);

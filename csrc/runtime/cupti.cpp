@@ -31,7 +31,7 @@ Cupti::Cupti(void* library) {
 }
 
 std::vector<std::string> Cupti::names(CuptiDomain domain) const {
-  constexpr std::uint32_t kMost = 4096;  // far above any release; ends a library that never fails
+  constexpr std::uint32_t kMost = 4096;  // far above any release; stops if a library never fails
   std::vector<std::string> names;
   for (std::uint32_t id = 0; id < kMost; ++id) {
     const char* name = nullptr;

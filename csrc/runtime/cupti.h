@@ -1,6 +1,6 @@
 // CUPTI's callback interface, from a library that is loaded at run time: no header, no link.
 //
-// Ids of functions differ between releases of CUDA, so nothing here knows one: names are asked for.
+// Ids of functions differ between releases of CUDA, so none is written here: names are looked up.
 #pragma once
 
 #include <cstddef>
@@ -42,13 +42,13 @@ class Cupti {
   // The names of all functions of a domain, by id.
   std::vector<std::string> names(CuptiDomain domain) const;
 
-  // A result of CUPTI. Where another tool holds the place, `holder` gets its name if CUPTI knows
-  // it.
+  // Returns a CUPTI result. `holder` gets the name of another subscriber, if there is one that
+  // CUPTI can name.
   int subscribe(CuptiCallback callback, void* user, std::string& holder);
   int enable(CuptiDomain domain, std::uint32_t id, bool on);
   void unsubscribe();
 
-  // CUPTI's own word for a result, for example "CUPTI_ERROR_NOT_INITIALIZED".
+  // CUPTI's own name for a result, for example "CUPTI_ERROR_NOT_INITIALIZED".
   std::string word(int result) const;
 
  private:

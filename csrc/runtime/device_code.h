@@ -22,16 +22,16 @@ struct Stamp {
 static_assert(sizeof(Stamp) == 24 && alignof(Stamp) == 8);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Below this %globaltimer, which ticks about once a microsecond, is too coarse for a frequency.
+// Below this, %globaltimer is too coarse for a frequency: it ticks about once a microsecond.
 inline constexpr std::uint64_t kLeastNanosecondsForMhz = 50'000;
 
-// The effective clock between two stamps in MHz; NaN if they are of different SMs, whose cycle
-// counters have nothing to do with each other, or too close together.
+// The effective clock between two stamps in MHz; NaN if they are too close together, or of
+// different SMs, whose cycle counters are unrelated.
 double effective_mhz(const Stamp& first, const Stamp& second);
 
 class DeviceCode {
  public:
-  // Of the current context.
+  // Loads the kernels into the current context.
   explicit DeviceCode(const Driver& driver);
 
   void spin(Stream stream, std::uint64_t nanoseconds) const;

@@ -11,7 +11,7 @@ namespace {
 using Kind = CallKind;
 
 struct Entry {
-  std::string_view name;  // plain
+  std::string_view name;  // a plain_name
   CallInfo info;
   bool was_32_bit = false;  // the form without _v2 has 32-bit sizes and addresses
 };
@@ -149,7 +149,7 @@ struct End {
   std::uint64_t address;
 };
 
-// One end of CUDA_MEMCPY2D or CUDA_MEMCPY3D: type, host, device, array.
+// One end of CUDA_MEMCPY2D or CUDA_MEMCPY3D: the fields type, host, device, array.
 End end_at(const void* copy, std::size_t type_offset) {
   const auto type = static_cast<MemoryType>(at<std::uint32_t>(copy, type_offset));
   const auto host = at<std::uint64_t>(copy, type_offset + 8);
@@ -191,7 +191,7 @@ CallInfo driver_call(const std::string& name) {
   const auto version = name.find("_v");
   const bool has_version = version != name.npos && is_digit(name[version + 2]);
   if (entry->was_32_bit && !has_version) {
-    // Kept for programs of before CUDA 3.2; only their names are understood.
+    // The form for programs older than CUDA 3.2: its name is understood, its arguments are not.
     info.layout = Layout::kNone;
     info.pinning = Pinning::kNone;
   }
@@ -200,7 +200,7 @@ CallInfo driver_call(const std::string& name) {
 
 bool is_runtime_label(const std::string& name) {
   const std::string plain = plain_name(name);
-  // All forms of copies, of which there are many.
+  // Copies have many forms; all count.
   if (plain.starts_with("cudaMemcpy")) return true;
   return std::find(std::begin(kRuntimeLabels), std::end(kRuntimeLabels), plain) !=
          std::end(kRuntimeLabels);

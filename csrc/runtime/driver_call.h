@@ -1,4 +1,4 @@
-// What each function of the driver means to the host: which wait, which copy, which may wait.
+// What each driver function means for the host: which ones wait, which copy, and which may wait.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace syncfree::runtime {
 
 enum class CallKind : std::uint8_t {
-  kNone,       // of no interest, or a name that only labels
+  kNone,       // not watched, or a CUDA runtime function, which only labels
   kWait,       // returns when the GPU is done, by definition
   kCopy,       // synchronous: waits if one end is host memory
   kAsyncCopy,  // waits if the host memory at one end is pageable and the driver stages it
@@ -26,7 +26,7 @@ enum class CallKind : std::uint8_t {
 
 enum class Direction : std::uint8_t { kUnknown, kToHost, kToDevice };
 
-// How a function's arguments are laid out, by the structs of generated_cuda_meta.h.
+// The layout of a function's arguments, from the structs of generated_cuda_meta.h.
 enum class Layout : std::uint8_t {
   kNone,
   kToHost,          // cuMemcpyDtoH_v2_params: host, device, size
@@ -53,7 +53,7 @@ struct CallInfo {
 };
 
 struct Arguments {
-  std::uint64_t to = 0;    // address; of a free, an allocation or a query: the only one
+  std::uint64_t to = 0;    // address; for a free, an allocation or a query the only one
   std::uint64_t from = 0;  // address
   std::uint64_t bytes = 0;
   Direction direction = Direction::kUnknown;
@@ -64,13 +64,13 @@ struct Arguments {
 // "cudaMemcpy_ptds_v7000" is "cudaMemcpy".
 std::string plain_name(const std::string& name);
 
-// What to do with a function of the driver, by its full name.
+// How a driver function is treated, by its full name.
 CallInfo driver_call(const std::string& name);
 
-// Whether a function of the runtime is worth knowing as the caller of a driver function.
+// Whether a CUDA runtime function is worth naming as the caller of a driver function.
 bool is_runtime_label(const std::string& name);
 
-// `arguments` are the call's own; allocations must have returned.
+// `arguments` points to the call's own; an allocation must have returned.
 Arguments read_arguments(Layout layout, const void* arguments);
 
 }  // namespace syncfree::runtime

@@ -1,4 +1,4 @@
-// The part of DriverWatch that runs inside of the driver's functions.
+// The part of DriverWatch that runs inside of the driver's functions: CUPTI's callback.
 #include <algorithm>
 #include <ctime>
 
@@ -12,12 +12,12 @@ namespace {
 constexpr std::int32_t kSuccess = 0;
 constexpr std::int32_t kNotReady = 600;
 
-// A loop has asked at least so often without doing anything else; who looks once a step has
-// launched something in between.
+// A loop has queried at least this often without doing anything else. A program that queries once
+// per step launches something in between.
 constexpr std::uint32_t kQueriesOfALoop = 3;
-// A module that is there already is "loaded" faster than this.
+// A "load" that takes less time found the module already loaded.
 constexpr std::uint64_t kLoadNs = 10'000;
-// How often a reader is asked for because of one copy.
+// The least time between two wakes of the reader for the sake of copies.
 constexpr std::uint64_t kReaderNs = 20'000'000;
 
 std::uint64_t now_ns() {
@@ -41,7 +41,7 @@ void DriverWatch::on_call(void* user, CuptiDomain domain, std::uint32_t id, cons
   if (!watch.is_active() || id >= functions.calls.size()) return;
   const auto& call = *static_cast<const CuptiCall*>(data);
   const CallInfo info = functions.calls[id];
-  // Pinned memory is pinned for all, whoever did it.
+  // Also for our own calls: memory is pinned for all, whoever pinned it.
   if (info.pinning != Pinning::kNone) watch.note_pinning(info, call);
   if (own_call_depth > 0) return;
   ThreadLog* thread = watch.logs_.mine();
@@ -68,7 +68,7 @@ void DriverWatch::on_call(void* user, CuptiDomain domain, std::uint32_t id, cons
 }
 
 void DriverWatch::note_pinning(const CallInfo& info, const CuptiCall& call) {
-  // Before it is unpinned, as other threads may get the memory as soon as it is.
+  // Removed on entry, since other threads may get the memory as soon as it is unpinned.
   if (info.pinning == Pinning::kUnpins) {
     if (call.site == kCuptiEnter) pinned_.remove(read_arguments(info.layout, call.arguments).to);
   } else if (call.site != kCuptiEnter && *static_cast<std::int32_t*>(call.result) == kSuccess) {
@@ -79,8 +79,8 @@ void DriverWatch::note_pinning(const CallInfo& info, const CuptiCall& call) {
 
 void DriverWatch::enter(ThreadLog& thread, bool is_driver, std::uint32_t id, const CallInfo& info) {
   if (thread.depth == thread.open.size()) return;
-  // The place of a wait is looked up while the GPU is busy anyway; of others only when it is
-  // needed.
+  // The site of a wait is looked up on entry, while the GPU is busy anyway; that of other calls
+  // only when it is needed.
   const std::int32_t site = info.kind == CallKind::kWait ? thread.log.site_here(id) : kNoSite;
   const std::uint32_t pending = is_driver ? marks_.pending() : 0;
   thread.open[thread.depth++] = {is_driver, false, id, pending, site, now_ns()};
@@ -93,7 +93,7 @@ void DriverWatch::leave(ThreadLog& thread, const CuptiCall& call, std::uint32_t 
   while (depth > 0 &&
          (thread.open[depth - 1].is_driver != is_driver || thread.open[depth - 1].id != id))
     --depth;
-  if (depth == 0) return;  // it began before we listened
+  if (depth == 0) return;  // it began before the watch did
   const OpenCall open = thread.open[depth - 1];
   thread.depth = depth - 1;
   switch (info.kind) {
@@ -107,7 +107,7 @@ void DriverWatch::leave(ThreadLog& thread, const CuptiCall& call, std::uint32_t 
     case CallKind::kCopy:
     case CallKind::kPeerCopy:
     case CallKind::kFill:
-      // Who puts work on the GPU between two questions does not sit and wait.
+      // A program that queues work between two queries does not just wait: the count starts anew.
       for (Poll& poll : thread.polls) poll.count = 0;
       break;
     default:
@@ -140,7 +140,7 @@ void DriverWatch::tell(ThreadLog& thread, const OpenCall& open, const CuptiCall&
   push(thread, record);
 }
 
-// Fills in the place and the kind of host memory; false if there is nothing to record.
+// Fills in the site and the kind of host memory; false if there is nothing to record.
 bool DriverWatch::complete(ThreadLog& thread, CallRecord& record) {
   Arguments& arguments = record.arguments;
   switch (record.kind) {
@@ -154,7 +154,8 @@ bool DriverWatch::complete(ThreadLog& thread, CallRecord& record) {
       record.copy_driver_id = copy.driver_id;
       record.copy_runtime_id = copy.runtime_id;
       record.copy_was_recorded = copy.copy_was_recorded;
-      // The copy may have waited too. One to pageable memory does, and leaves nothing to wait for.
+      // The copy's time is added, as it may have waited too: a copy to pageable memory does, and
+      // leaves nothing to wait for.
       record.enter_ns -= copy.exit_ns - copy.enter_ns;
       if (copy.outlasted_gpu()) {
         record.pending_before = copy.pending_before;
@@ -179,7 +180,7 @@ bool DriverWatch::complete(ThreadLog& thread, CallRecord& record) {
       thread.last_copy = record;
       thread.last_copy.copy_was_recorded = record.host != HostMemory::kPinned;
       if (record.host == HostMemory::kPinned) return false;
-      want_reader_soon(record.exit_ns);  // the driver knows the memory as long as it is there
+      want_reader_soon(record.exit_ns);  // the driver knows the memory only while it exists
       return true;
     }
     case CallKind::kLoad:
@@ -203,7 +204,7 @@ void DriverWatch::note_query(ThreadLog& thread, const OpenCall& open, const Cupt
     if (poll == thread.polls.end()) {
       thread.polls[thread.next_poll++ % thread.polls.size()] = {handle, kNoSite, 0, open.enter_ns};
     } else if (!hears_launches_.load(std::memory_order_relaxed)) {
-      // Whether something is launched in between is not heard yet, as it makes launches slower.
+      // Launches in between are not watched yet, because that makes launches slower.
       if (!wants_launches_.exchange(true)) wake();
     } else {
       const std::int32_t site = thread.log.site_here(open.id);

@@ -8,7 +8,7 @@
 namespace syncfree::runtime {
 namespace {
 
-// There is one subscriber in a process.
+// CUPTI has one subscriber in a process.
 std::atomic<DriverWatch*> subscribed = nullptr;
 
 void unwind_once() {
@@ -43,7 +43,7 @@ int DriverWatch::enable(CuptiDomain domain, const std::vector<std::uint32_t>& id
   int failed = kCuptiSuccess;
   for (const std::uint32_t id : ids) {
     const int result = cupti_.enable(domain, id, true);
-    // A release may refuse what is only nice to know, but not a wait.
+    // A release may refuse callbacks that are merely useful, but not those of waits.
     if (result != kCuptiSuccess && domain == CuptiDomain::kDriver &&
         driver_.calls[id].kind == CallKind::kWait)
       failed = result;
@@ -54,7 +54,7 @@ int DriverWatch::enable(CuptiDomain domain, const std::vector<std::uint32_t>& id
 int DriverWatch::start(std::string& holder) {
   static const bool once = [] {
     unwind_once();
-    // A child has no CUDA, and of its parent's threads only one.
+    // A forked child cannot use CUDA, and has only one of its parent's threads.
     pthread_atfork(nullptr, nullptr, [] {
       if (DriverWatch* watch = subscribed.load()) watch->active_.store(false);
     });
@@ -107,7 +107,7 @@ HostMemory DriverWatch::memory_kind(std::uint64_t address, void* context, bool i
   if (kind == HostMemory::kPinned && address - range.begin < range.bytes)
     pinned_.add(range.begin, range.bytes);
   if (kind != HostMemory::kPageable && kind != HostMemory::kUnknown) return kind;
-  // The driver does not know it, now; at the time of the call it may have.
+  // The driver does not know the address now, but may have at the time of the call.
   if (pinned_.may_have_contained(address)) return HostMemory::kUnknown;
   return is_host && driver_library_ != nullptr ? HostMemory::kPageable : kind;
 }

@@ -1,8 +1,11 @@
-// Hears of the driver's calls through CUPTI and logs those that make the host wait, or may.
+// Watches the driver's calls through CUPTI and logs those that make the host wait, or may.
 //
 // The callback runs inside of the driver's functions, in the thread that called them, with any lock
 // held. So it takes no lock that others hold for long (never the GIL), allocates nothing and calls
-// neither CUDA nor CUPTI. It writes records; verdicts are made later, from outside.
+// neither CUDA nor CUPTI. It writes records (call_log.h); verdicts are made later, outside of it.
+//
+// A session is the time from `start` to `stop`. The reader is the thread that sleeps here and reads
+// the logs. A call is told when it has a record; the calls around it then need none.
 #pragma once
 
 #include <semaphore.h>
@@ -26,18 +29,18 @@ class DriverWatch {
   // Handles of dlopen; `driver` may be null. A watch is never freed, as callbacks may come late.
   DriverWatch(void* cupti, void* driver);
 
-  // A result of CUPTI; `holder` gets the name of the tool that is in the way.
+  // Returns a CUPTI result; `holder` gets the name of another tool that is already subscribed.
   int start(std::string& holder);
   void stop();
   bool is_active() const { return active_.load(std::memory_order_relaxed); }
 
-  // For a thread that reads the logs: sleeps until one is half full, or a copy should be looked at
-  // soon, or `wake` is called.
+  // For the reader: sleeps until a log is half full, a copy should be looked at soon, or `wake` is
+  // called.
   void sleep();
   void wake() { sem_post(&waker_); }
 
-  // The kind of memory at an address that a call used, asked of the driver; remembers pinned
-  // ranges. `is_host`: the call takes no other there.
+  // Asks the driver for the kind of memory at an address that a call used; remembers pinned ranges.
+  // `is_host`: the call accepts only host memory there.
   HostMemory memory_kind(std::uint64_t address, void* context, bool is_host);
 
   std::uint64_t lost() const;
@@ -77,7 +80,7 @@ class DriverWatch {
   PinnedRanges pinned_;
   GpuMarks marks_;
   sem_t waker_;
-  std::mutex cupti_mutex_;  // CUPTI wants its enabling calls one at a time
+  std::mutex cupti_mutex_;  // CUPTI allows only one enabling call at a time
   std::atomic<bool> active_ = false;
   std::atomic<std::uint32_t> session_ = 0;
   std::atomic<std::uint64_t> lost_threads_ = 0;  // calls of threads that got no log

@@ -36,14 +36,14 @@ std::optional<std::string> word(Direction direction) {
   return std::nullopt;
 }
 
-// A place with texts in place of numbers.
+// A site with texts instead of numbers.
 struct Place {
   py::object frames = py::tuple(), operators = py::tuple(), addresses = py::tuple();
   py::object forward = py::none();
   bool is_backward = false;
 };
 
-// A record with names in place of numbers.
+// A record with names instead of numbers.
 struct DriverCall {
   std::int32_t thread;
   std::string thread_name;
@@ -53,7 +53,7 @@ struct DriverCall {
   std::string api, runtime, copy_api;
 };
 
-// The watch with what Python needs beside it.
+// The watch, and the sites that it has already described for Python.
 class PyWatch {
  public:
   // The watch outlives this object, as callbacks may come late.
@@ -77,7 +77,7 @@ class PyWatch {
     std::uint64_t number = 0;
     for (ThreadLog& thread : watch_->logs().all()) {
       ++number;
-      // Looked at before the last record is read: then nothing can come after it.
+      // Read before the last record: if the thread has ended, nothing can come after that.
       const bool has_ended = thread.state.load(std::memory_order_acquire) == ThreadLog::kEnded;
       // What a busy thread adds meanwhile is left for the next time.
       std::size_t left = thread.log.size();
@@ -135,7 +135,7 @@ class PyWatch {
   std::unordered_map<std::uint64_t, Place> places_;
 };
 
-// Of each return address the file of its library and the function, as far as they are known.
+// For each return address, the file of its library and the function, as far as they are known.
 std::vector<std::pair<std::string, std::string>> symbols(
     const std::vector<std::uintptr_t>& addresses) {
   std::vector<std::pair<std::string, std::string>> found;

@@ -7,8 +7,8 @@
 namespace syncfree::runtime::cuda {
 namespace {
 
-// Nanoseconds for which a spin holds the stream: what the host puts there meanwhile is in the
-// queue before the GPU comes to it. A host that takes longer tries again with a longer one.
+// Nanoseconds for which a spinning kernel holds the stream: what the host queues meanwhile is there
+// before the GPU gets to it. A host that takes longer tries again with the next one.
 constexpr std::uint64_t kHolds[] = {250'000, 1'000'000, 4'000'000};
 constexpr std::uint64_t kWork = 1'000;  // as before any region that is not the stream's first
 
@@ -26,11 +26,11 @@ EventBracket::EventBracket(Device& device) : driver_(device.driver()) {
       if (is_pending_) return;
     }
   } catch (const Error&) {
-    // The timer does without the figure, and says so.
+    // The timer does without the bracket, and says so.
   }
 }
 
-// Whether the stream was held until all of it was there, so that no time contains the host's.
+// Whether the stream was held until all pairs were queued, so that no time contains the host's.
 bool EventBracket::record(const DeviceCode& code, std::uint64_t hold) {
   for (const Pair& pair : pairs_) {
     code.spin(stream_, &pair == pairs_.data() ? hold : kWork);
@@ -45,7 +45,7 @@ bool EventBracket::is_settled() {
   const std::lock_guard lock(mutex_);
   if (!is_pending_) return true;
   float least = std::numeric_limits<float>::infinity();
-  for (std::size_t i = pairs_.size(); i-- > 0;) {  // the last one tells of all
+  for (std::size_t i = pairs_.size(); i-- > 0;) {  // last first: once it has passed, all have
     float milliseconds = 0;
     const Result result = driver_.elapsed(&milliseconds, pairs_[i].start, pairs_[i].end);
     if (result == kNotReady) return false;

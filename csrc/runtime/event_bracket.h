@@ -1,8 +1,8 @@
-// What two events take by themselves, which is in every time between two events.
+// The bracket: the time that two events take by themselves, part of every time between two events.
 //
-// A record makes the GPU's front end wait for the work before it and write a time. On an H200 two
-// of them in a row are 2.9 us apart, as long as a small kernel, and a kernel between them adds to
-// that. So it is measured once for each device, to be taken off.
+// Recording an event makes the GPU's front end wait for the work before it and write a time. On an
+// H200 two events in a row are 2.9 us apart, as long as a small kernel, and a kernel between them
+// adds to that. So the bracket is measured once for each device, and subtracted.
 #pragma once
 
 #include <array>
@@ -20,17 +20,16 @@ class DeviceCode;
 
 class EventBracket {
  public:
-  // Records pairs of events with nothing between them, on a stream that nothing else uses. Without
-  // a wait: the times come later.
+  // Records pairs of events with nothing between them, on a stream that nothing else uses. Does not
+  // wait: the times come later.
   explicit EventBracket(Device& device);
 
-  // Whether the figure will not change any more; asks the driver until then, in the current
-  // context. Never waits.
+  // Whether the bracket is final; until then asks the driver, in the current context. Never waits.
   bool is_settled();
-  // The least of the pairs, so that no time loses more than events have been seen to take. NaN
-  // until it is settled, and for good where it cannot be measured.
+  // The least of the pairs, so that no time is reduced by more than events have been seen to take.
+  // NaN until it is settled, and forever if it cannot be measured.
   double microseconds() const { return microseconds_; }
-  // Has passed once all pairs have; null if there is nothing to wait for.
+  // The event that passes last; null if there is nothing to wait for.
   Event last() const { return is_pending_ ? pairs_.back().end : nullptr; }
 
  private:

@@ -39,7 +39,7 @@ bool EventPair::started() const {
 }
 
 bool EventPair::ready() const {
-  return stopped_ && has_passed(stop_) && has_passed(start_);  // of different streams, perhaps
+  return stopped_ && has_passed(stop_) && has_passed(start_);  // perhaps on different streams
 }
 
 bool EventPair::has_passed(cuda::Event event) const {

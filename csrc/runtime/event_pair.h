@@ -1,4 +1,4 @@
-// One stretch of a stream between two events, for callers that keep their own order.
+// One stretch of a stream between two events, for callers that pair the calls themselves.
 #pragma once
 
 #include "runtime/cuda_device.h"
@@ -16,11 +16,11 @@ class EventPair {
   void start(cuda::Stream stream);
   void stop(cuda::Stream stream);
 
-  // Whether the first is complete; false before `start`. Never waits.
+  // Whether the first event has passed; false before `start`. Never waits.
   bool started() const;
-  // Whether both are complete; false before `stop`. Never waits.
+  // Whether both events have passed; false before `stop`. Never waits.
   bool ready() const;
-  // GPU time from one to the other; throws cuda::Error if it is not known yet.
+  // GPU time between them; throws cuda::Error if it is not known yet.
   double microseconds() const;
 
  private:

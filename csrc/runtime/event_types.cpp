@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace syncfree::runtime {
 namespace {
 
-// A spin that never ends would hang the GPU; nothing that is timed needs a longer one.
+// Microseconds. An endless spin would hang the GPU; nothing that is timed needs a longer one.
 constexpr double kLongestSpin = 10e6;
 
 cuda::Stream stream_at(std::uint64_t handle) {

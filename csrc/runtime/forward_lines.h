@@ -1,5 +1,4 @@
-// Which line of Python made a node of the autograd graph: the newest ones, in memory given
-// beforehand.
+// The Python line that made each of the newest nodes of the autograd graph, in preallocated memory.
 #pragma once
 
 #include <atomic>
@@ -8,7 +7,7 @@
 
 namespace syncfree::runtime {
 
-// Where a frame is kept: the table of a thread, and its number there.
+// Where a frame is kept: a thread's table, and the frame's number in it.
 struct LinePlace {
   std::uint32_t table = 0;
   std::int32_t number = 0;
@@ -42,8 +41,8 @@ class ForwardLines {
  private:
   static constexpr std::uint64_t kPlaceMask = (std::uint64_t{1} << (kTableBits + kNumberBits)) - 1;
 
-  // The top bit tells an entry from an empty one. 14 bits of the thread and 32 of the node: others
-  // that share them are too old to be kept.
+  // The top bit marks a used entry. Then come 14 bits of the thread's number and 32 of the node's:
+  // other nodes that share these are too old to be kept.
   static std::uint64_t key(std::uint64_t thread, std::uint64_t sequence) {
     return std::uint64_t{1} << 63 | (thread & 0x3fff) << 49 | (sequence & 0xffffffff) << 17;
   }

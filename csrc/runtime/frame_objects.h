@@ -1,4 +1,4 @@
-// Captured frames and names as objects of Python.
+// Captured frames and names as Python objects.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,7 +7,7 @@
 
 namespace syncfree::runtime {
 
-// `errors` as in bytes.decode: what to do with bytes that are none of UTF-8, or were cut.
+// `errors` as in bytes.decode: what to do with bytes that are not UTF-8, or were cut off.
 template <std::size_t kCapacity>
 pybind11::str as_text(const ShortText<kCapacity>& text, const char* errors = "surrogateescape") {
   return pybind11::reinterpret_steal<pybind11::str>(

@@ -1,4 +1,4 @@
-// How far the GPU has come, readable by the host at any time without a call of the driver.
+// How far the GPU has come, which the host can read at any time without calling the driver.
 //
 // A mark is a number that a stream writes to pinned memory when it gets there. Work that was queued
 // before the mark is pending as long as the number has not arrived. A callback of the driver may
@@ -21,8 +21,8 @@ class GpuMarks {
   // `driver` is a handle of dlopen or null; `words` is pinned memory of kBytes that is never freed.
   void use(void* driver, void* words);
 
-  // Has a stream of the current context mark its progress. False where that cannot be: a driver
-  // without memory operations, a stream that is being captured, too many busy streams.
+  // Queues a mark on a stream of the current context. False if that is impossible: with a driver
+  // without memory operations, a stream that is being captured, or too many busy streams.
   bool put(void* stream);
 
   // One bit for each stream whose last mark has not been reached.
@@ -46,7 +46,7 @@ class GpuMarks {
     return static_cast<std::int32_t>(issued - words_[slot]) > 0;
   }
 
-  // The place of a stream, maybe one that another stream no longer needs; kStreams if all are busy.
+  // The index for a stream, perhaps that of one that is no longer busy; kStreams if all are.
   std::size_t place_of(const Stream& stream) const;
 
   int (*write_)(void*, std::uint64_t, std::uint32_t, unsigned int) = nullptr;
@@ -56,7 +56,7 @@ class GpuMarks {
   Stream streams_[kStreams] = {};
   std::atomic<std::uint32_t> issued_[kStreams] = {};
   std::atomic<std::size_t> used_ = 0;
-  std::mutex mutex_;  // of those who put marks
+  std::mutex mutex_;  // held while a mark is put
 };
 
 }  // namespace syncfree::runtime

@@ -7,7 +7,7 @@
 
 namespace syncfree::runtime {
 
-// The finaliser of MurmurHash3.
+// The finalizer of MurmurHash3.
 inline std::uint64_t mix(std::uint64_t x) {
   x = (x ^ x >> 33) * 0xff51afd7ed558ccdULL;
   x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ULL;

@@ -23,7 +23,7 @@ Function* find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// The kernel copies a byte from the address, or says that it cannot.
+// The operating system copies a byte from the address, or fails if it cannot be read.
 bool is_readable(std::uint64_t address) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;

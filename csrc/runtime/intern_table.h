@@ -1,4 +1,4 @@
-// Values that are kept once each, in memory given beforehand, so that a place is a few numbers.
+// Keeps each value once, in preallocated memory, so that a site can be stored as a few numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,9 @@ namespace syncfree::runtime {
 
 inline constexpr std::int32_t kNoRoom = -1;
 
-// By content and not by address: what names code in Python may be freed, and other code take its
-// place. One thread writes; another may read a value whose number it was given.
+// Values are compared by content and not by address: Python's code objects and their names may be
+// freed, and others may take their place. One thread writes; another may read a value whose number
+// it was given.
 template <typename T, std::size_t kCapacity>
 class InternTable {
  public:
@@ -24,7 +25,7 @@ class InternTable {
 
   bool is_half_full() const { return count_ >= kCapacity / 2; }
 
-  // The number of an equal value; kNoRoom if there is none and no room for one more.
+  // The number of the value, which is added if it is new; kNoRoom if there is no room for that.
   std::int32_t intern(const T& value) {
     const std::uint64_t hash = hash_of(value);
     std::size_t place = hash & (kPlaces - 1);

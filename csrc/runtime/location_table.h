@@ -1,4 +1,4 @@
-// Lines of instructions, from the location table that code objects have since CPython 3.11.
+// The line of an instruction, from the location table that code objects have since CPython 3.11.
 //
 // Format: Objects/locations.md of CPython. An entry's first byte has its top bit set, four bits of
 // code and three of length; line deltas are zigzag numbers in chunks of six bits.
@@ -8,7 +8,7 @@
 
 namespace syncfree::runtime {
 
-// The line of code unit `unit`; the last line known before it where its own entry has none.
+// The line of code unit `unit`; if its entry has none, the last line before it that is known.
 inline int line_at(const unsigned char* table, std::size_t size, int first_line,
                    std::ptrdiff_t unit) {
   enum Code { kOneLine = 10, kNoColumns = 13, kLong = 14, kNone = 15 };

@@ -51,10 +51,10 @@ PyObject* all_unset(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   Py_RETURN_TRUE;
 }
 
-// A detached state shares the storage and not the Python object, so the storage's own count of its
-// users has to be read. torch does not promise where that is: in 2.11 to 2.13 a tensor's object
-// points to the TensorImpl, that to the StorageImpl, which holds it. Nothing is read before
-// `look_into_storages` has found a tensor to be laid out so.
+// A detached state shares the storage but not the Python object, so the storage's reference count
+// has to be read. torch does not promise where that is: in 2.11 to 2.13 a tensor's Python object
+// points to the TensorImpl, and that to the StorageImpl, which holds the count. Nothing is read
+// before `look_into_storages` has found a tensor with this layout.
 constexpr std::size_t kImplInObject = sizeof(PyObject), kStorageInImpl = 16, kUsersInStorage = 8;
 PyTypeObject* tensor_type = nullptr;
 
@@ -71,8 +71,8 @@ bool is_storage_shared(PyObject* state) {
   const auto* storage = impl == nullptr ? nullptr : read<const void*>(impl, kStorageInImpl);
   if (storage == nullptr) return false;
   const auto word = read<std::uint64_t>(storage, kUsersInStorage);
-  // The tensor is one of them. The first bit tells of another that holds for nobody: the Python
-  // object of a storage, which stays once somebody has asked for it.
+  // The tensor itself is one user. If the top bit is set, the storage's Python object is another:
+  // it stays once somebody has asked for it, and does not mean that anyone holds the storage.
   const std::uint64_t users = word & 0xffffffff, own = 1 + (word >> 63);
   return users > own;
 }
@@ -134,8 +134,8 @@ void watch_forks() {
       once, [] { pthread_atfork(nullptr, nullptr, [] { is_forked_child = has_asked.load(); }); });
 }
 
-// Of the current device and stream. False where the driver has no answer: for the legacy stream
-// while another one is captured.
+// Asks about the current stream of the current device. False if the driver has no answer: for the
+// legacy stream while another one is captured.
 PyObject* is_stream_capturing(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (!has_count(count, 3)) return nullptr;
   const auto device_function = reinterpret_cast<CurrentDevice>(PyLong_AsVoidPtr(arguments[0]));

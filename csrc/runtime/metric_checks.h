@@ -1,5 +1,5 @@
-// What a metric looks at in each call: whether hooks are set, who else holds its states, and
-// whether a CUDA graph is captured. In Python these looks take as long as a launch.
+// What a metric checks in each call: whether hooks are set, whether anyone else holds its states,
+// and whether a CUDA graph is being captured. In Python these checks take as long as a launch.
 #pragma once
 
 #include <pybind11/pybind11.h>

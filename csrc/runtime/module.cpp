@@ -21,7 +21,7 @@ namespace {
 
 using syncfree::runtime::CapturedFrame;
 
-// As a callback of the driver does it: the frames are copied while this thread has no GIL.
+// Like a callback of the driver, copies the frames while this thread does not hold the GIL.
 py::list python_stack(std::size_t most, bool in_thread_of_its_own) {
   std::vector<CapturedFrame> frames(most);
   std::size_t count = 0;

@@ -18,8 +18,8 @@ struct OpenOperator {
   const void* id;
   bool is_node;
   std::int64_t sequence;
-  std::uint64_t thread;  // of a node, the one that made it
-  OperatorName name;     // copied: torch's own may go where an operator ends in another thread
+  std::uint64_t thread;  // for a node, the thread that made it
+  OperatorName name;     // copied: torch's may be gone if the operator ends in another thread
 };
 
 struct OperatorThread {
@@ -27,7 +27,7 @@ struct OperatorThread {
   std::uint32_t session = 0;
   std::size_t depth = 0;
   std::array<OpenOperator, 48> open;
-  // Stays when the thread ends: what it made may run backward later, in another.
+  // Kept when the thread ends: the nodes that it made may run later, in another thread.
   InternTable<CapturedFrame, 1 << ForwardLines::kNumberBits> lines;
 };
 
@@ -44,7 +44,7 @@ class Operators {
 
   void restart(std::vector<PathBeginning> machinery) {
     const auto* before = machinery_.load();
-    // The former list stays: an operator that ends at this moment may read it.
+    // The former list is not freed: an operator that ends at this moment may read it.
     if (before == nullptr || *before != machinery)
       machinery_.store(new std::vector<PathBeginning>(std::move(machinery)));
     session_.fetch_add(1);
@@ -59,7 +59,7 @@ class Operators {
     if (thread->session != session) {
       thread->session = session;
       thread->depth = 0;
-      // Only when it must be: another thread may be reading a line for the session before.
+      // Cleared only if it must be: another thread may be reading a line for the session before.
       if (thread->lines.is_half_full()) thread->lines.clear();
     }
     if (thread->depth == thread->open.size()) return;
@@ -75,7 +75,7 @@ class Operators {
   void end(const void* id, std::uint64_t number, std::uint64_t sequence) {
     OperatorThread* thread = current();
     if (thread == nullptr || thread->session != session_.load(std::memory_order_relaxed)) return;
-    // One that began in another thread, or too deep, is not there.
+    // An operator that began in another thread, or nested too deep, is not there.
     std::size_t depth = thread->depth;
     while (depth > 0 && thread->open[depth - 1].id != id) --depth;
     if (depth == 0) return;
@@ -118,7 +118,7 @@ class Operators {
     return nullptr;
   }
 
-  // The innermost node that runs in a thread, if it has a number: accumulating a gradient has none.
+  // The innermost node that runs in a thread, if it has a number: accumulating gradients has none.
   static const OpenOperator* running_node(const OperatorThread& thread) {
     for (std::size_t i = thread.depth; i > 0; --i)
       if (const OpenOperator& each = thread.open[i - 1]; each.is_node)
@@ -126,14 +126,15 @@ class Operators {
     return nullptr;
   }
 
-  // Whether an operator around has the same line, and notes it when it ends.
+  // Whether an operator around this one makes nodes at the same line, and notes them when it ends.
   static bool is_inside_of_noted(const OperatorThread& thread) {
     for (std::size_t i = thread.depth; i > 0 && !thread.open[i - 1].is_node; --i)
       if (thread.open[i - 1].sequence >= 0) return true;
     return false;
   }
 
-  // Looked up when an operator ends: only then it is known whether it made a node, and most do not.
+  // The line is looked up when an operator ends: only then is it known whether the operator made a
+  // node, and most do not.
   void note_nodes(OperatorThread& thread, const OpenOperator& op, std::uint64_t number,
                   std::uint64_t next) {
     if (op.is_node || op.sequence < 0) return;
@@ -152,13 +153,14 @@ class Operators {
       place.number = thread.lines.intern(frame);
       return place.number != kNoRoom;
     }
-    // A node made by a node, in a thread without Python: of the gradient of a gradient.
+    // In a thread without Python frames, a running node made this one, for the gradient of a
+    // gradient: it gets that node's line.
     const OpenOperator* node = running_node(thread);
     return node != nullptr &&
            forward_lines_.find(node->thread, static_cast<std::uint64_t>(node->sequence), place);
   }
 
-  // The innermost frame outside of torch and the like.
+  // The innermost frame outside of the machinery.
   bool program_frame(CapturedFrame& frame) const {
     constexpr std::size_t kMost = 64;
     struct Search {
@@ -180,7 +182,8 @@ class Operators {
     return search.found;
   }
 
-  // A path is as wide as its widest code point: here that of the folder, as names in it are ASCII.
+  // Python stores every code point of a path with the width of the widest one. Here the folder
+  // decides, as names in it are ASCII.
   static bool begins_with(const PythonText& text, const PathBeginning& beginning) {
     return text.width == beginning.width && text.length * text.width >= beginning.bytes.size() &&
            std::memcmp(text.data, beginning.bytes.data(), beginning.bytes.size()) == 0;

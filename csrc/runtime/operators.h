@@ -2,8 +2,9 @@
 // autograd graph, for the sync detector.
 //
 // A wait in a backward pass happens in a thread of autograd that has no Python frames, or at the
-// line that called backward(). Which line of the forward pass is behind it is known only if it was
-// noted then: each operator that makes nodes leaves its line under their numbers.
+// line that called backward(). The line of the forward pass behind it, the node's forward line, is
+// known only if it was noted then: each operator that makes nodes notes its line under their
+// numbers. It is the innermost line outside of the machinery: the files of torch and the like.
 #pragma once
 
 #include <array>
@@ -17,10 +18,10 @@
 
 namespace syncfree::runtime {
 
-// Of a longer name the beginning is kept.
+// A longer name loses its end.
 using OperatorName = ShortText<96>;
 
-// Of one thread at one moment; the names are valid until the operator goes on.
+// The operators of one thread at one moment; the names are valid until the innermost one continues.
 struct RunningOperators {
   static constexpr std::size_t kMost = 16;
   std::array<const OperatorName*, kMost> name;  // innermost first
@@ -29,7 +30,7 @@ struct RunningOperators {
   const CapturedFrame* forward = nullptr;  // the line of that operator; null if it is not known
 };
 
-// How the path of a file begins, in the form in which Python has it.
+// The beginning of a file's path, in the form in which Python stores it.
 struct PathBeginning {
   std::string bytes;
   int width = 1;  // of a code point
@@ -37,11 +38,11 @@ struct PathBeginning {
   bool operator==(const PathBeginning&) const = default;
 };
 
-// Forgets what was noted before. Lines of files whose path begins so are the machinery's and not
-// the program's. What this returns is to be called until nobody listens.
+// Forgets what was noted before, and returns the functions to call for each operator as long as
+// someone listens. Files whose path has one of these beginnings are machinery, not the program.
 const OpListener& listen_to_operators(std::vector<PathBeginning> machinery);
 
-// Of the calling thread. Neither allocates nor takes a lock.
+// The operators of the calling thread. Neither allocates nor takes a lock.
 RunningOperators running_operators();
 
 }  // namespace syncfree::runtime

@@ -3,8 +3,8 @@
 
 namespace syncfree::runtime {
 
-// Not of the initial-exec model, which would save a region six calls: where other libraries have
-// taken the room that the loader sets aside for it, ours would not load.
+// Not of the initial-exec TLS model, which would save a region six calls: once other libraries have
+// used up the room that the loader sets aside for it, ours would not load.
 inline constinit thread_local int own_call_depth = 0;
 
 class OwnCall {

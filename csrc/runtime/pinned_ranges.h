@@ -1,4 +1,4 @@
-// Which host memory is pinned, looked up where nothing may be allocated and the driver not asked.
+// Which host memory is pinned, for callers that may neither allocate nor ask the driver.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ class PinnedRanges {
     }
   }
 
-  // Whether the address may have been in memory that is no longer pinned, and that we never knew of
-  // as it was pinned before we listened. Its size is not known either.
+  // Whether the address may have been in memory that was pinned before the watch began and is no
+  // longer. Of such memory only the beginning is known, not the size.
   bool may_have_contained(std::uint64_t address) {
     const Held held(lock_);
     auto* end = unknown_ + std::min(unknown_count_, kUnknown);
@@ -67,7 +67,7 @@ class PinnedRanges {
     std::uint64_t begin, end;
   };
 
-  // A spinning lock: it is held for a binary search, and a mutex may make the caller sleep.
+  // A spin lock: it is held for a binary search, and a mutex may put the caller to sleep.
   class Held {
    public:
     explicit Held(std::atomic_flag& lock) : lock_(lock) {

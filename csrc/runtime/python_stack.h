@@ -19,7 +19,7 @@ struct PythonText {
   bool is_ascii = false;
 };
 
-// Valid while it is visited. What it is asked for is found then.
+// Valid while it is visited. Its properties are looked up when they are asked for.
 struct PythonFrame {
   const void* frame = nullptr;
   const void* code = nullptr;
@@ -27,7 +27,7 @@ struct PythonFrame {
   PythonText file() const;
   PythonText function() const;
   int line() const;
-  // As `f_lasti` tells it.
+  // The same offset as `f_lasti`.
   int instruction() const;
 };
 

@@ -1,4 +1,4 @@
-// The Python objects Region and RegionTimer, written against CPython itself: their calls stand
+// The Python objects Region and RegionTimer, written with CPython's own C API: their calls stand
 // around every region, and what they cost is added to it.
 #pragma once
 
@@ -19,7 +19,7 @@ inline constexpr std::size_t kNamesAtHand = 8;  // a power of two
 using CurrentDevice = std::int32_t (*)(std::int32_t* device);
 using CurrentStream = std::int32_t (*)(std::int32_t device, void** stream);
 
-// A name that was used lately, found by its address: a loop passes the same objects over and over.
+// A recently used name, found by its address: a loop passes the same objects over and over.
 struct NameAtHand {
   PyObject* name;
   RegionHistory* history;
@@ -29,10 +29,10 @@ struct TimerObject {
   PyObject ob_base;
   RegionTimer* timer;
   bool has_gpu;
-  int device;                // always that one, if not negative
+  int device;                // the only one, if not negative
   PyObject* current_device;  // () -> int; null with one device, and without a GPU
   PyObject* current_stream;  // (int) -> int, the driver's handle; null without a GPU
-  // The same without Python's part in them; may be null.
+  // C functions that do the same; may be null.
   CurrentDevice device_function;
   CurrentStream stream_function;
   PyObject* push_range;  // NVTX; null without
@@ -57,7 +57,8 @@ inline PyObject* kind_names[kKinds] = {};
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
-  // Unwinds a daemon thread at the interpreter's end, which may not pass through a noexcept one.
+  // At the interpreter's end PyEval_RestoreThread unwinds a daemon thread, which must not pass
+  // through a noexcept destructor.
   ~WithoutGil() noexcept(false) { PyEval_RestoreThread(thread_); }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
@@ -66,7 +67,7 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
-// A full queue of the GPU makes the driver wait, and what it waits for may need the GIL.
+// A full queue of the GPU makes the driver wait, and the work ahead may need the GIL to finish.
 template <typename Function>
 void without_gil(Function function) {
   const WithoutGil released;
@@ -93,10 +94,10 @@ PyCFunction method(Function* function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
 }
 
-// Whether `value` is a number of bytes or None, which is -1; else Python's error is set.
+// Reads a number of bytes, or None as -1. Returns false with Python's error set for anything else.
 bool read_bytes(PyObject* value, std::int64_t& bytes);
 
-// A closed region of a timer, which it keeps alive.
+// A new region that is not open yet. It keeps its timer alive.
 PyObject* new_region(TimerObject* owner, PyObject* name, RegionHistory* history,
                      std::int64_t bytes);
 

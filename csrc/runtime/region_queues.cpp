@@ -12,8 +12,8 @@
 namespace syncfree::runtime {
 namespace {
 
-constexpr std::size_t kMostQueues = 64;     // before those of streams that are gone are used again
-constexpr float kClockMilliseconds = 1e4f;  // so far a float counts them to 1 us
+constexpr std::size_t kMostQueues = 64;     // beyond this, empty queues are reused for new streams
+constexpr float kClockMilliseconds = 1e4f;  // up to here a float resolves 1 us
 constexpr double kLongestStamp = 1e5;       // microseconds
 
 bool has_passed(cuda::Device& device, cuda::Event event) {
@@ -65,7 +65,8 @@ RegionSlot* RegionTimer::take_captured(DeviceRegions& device) {
   if (device.captured.size() >= options_.capacity) return nullptr;
   RegionSlot& slot = device.captured.emplace_back();
   slot.device = &device;
-  // The record of an earlier owner would be taken for one of a replay: a capture makes none.
+  // New events: a capture itself records nothing, so an earlier owner's record would be taken for
+  // that of a replay.
   slot.start = device.device->new_event();
   slot.end = device.device->new_event();
   return &slot;
@@ -115,7 +116,7 @@ bool RegionTimer::drop_oldest(DeviceRegions& device) {
   return true;
 }
 
-// It was recorded before any region, and is asked for in the context of the device.
+// The bracket was recorded before any region. Called in the context of the device.
 bool RegionTimer::knows_bracket(DeviceRegions& device) {
   if (device.bracket_is_settled) [[likely]]
     return true;
@@ -125,7 +126,7 @@ bool RegionTimer::knows_bracket(DeviceRegions& device) {
   return device.bracket_is_settled;
 }
 
-// Makes the oldest region of a queue a sample, if its end has passed.
+// Turns the oldest region of a queue into a sample, if its end has passed.
 bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
   if (queue.first == nullptr) return false;
   RegionSlot& slot = *queue.first;
@@ -142,14 +143,14 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
     return true;
   }
   const bool is_stamped = slot.serials[0] != 0;
-  for (int i : {0, 1})  // the last one stands behind the end
+  for (int i : {0, 1})  // the second one is behind the end
     if (is_stamped && !slot.stamps[i].host->has_arrived(slot.serials[i])) return false;
 
   RegionSample& sample = slot.sample;
   const double end = (queue.anchor == nullptr ? device.clock_at : queue.anchor_at) + to_end * 1e3;
   sample.gpu = inside * 1e3;
   sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, end - sample.gpu, end);
-  // Both are between two events, with what these take in it.
+  // Both are times between two events, and contain the bracket.
   for (double* time : {&sample.gpu, &sample.gpu_gap})
     if (!std::isnan(*time) && !std::isnan(device.bracket))
       *time = std::max(0.0, *time - device.bracket);
@@ -176,8 +177,9 @@ std::size_t RegionTimer::advance(DeviceRegions& device, std::size_t most) {
   return done;
 }
 
-// Between regions: takes what had come in before the look before, once all of that has passed, for
-// which one query speaks. False if there was something to take and the GPU had passed none of it.
+// A look between regions. The mark of a queue is the region that was its newest at the previous
+// look. One query tells whether it has ended, and with it all before it; these are turned into
+// samples. Returns false if marks were pending and nothing could be taken.
 bool RegionTimer::look(DeviceRegions& device) {
   const OwnCall own;
   const cuda::Driver& driver = device.device->driver();
@@ -214,7 +216,7 @@ std::size_t RegionTimer::read_captured(DeviceRegions& device) {
     if (to_end == slot.last_reading) continue;  // the replay that is known
     slot.last_reading = to_end;
     RegionSample sample = slot.sample;
-    sample.gpu = inside * 1e3;  // whole: what the events of a graph take was not measured
+    sample.gpu = inside * 1e3;  // with the bracket, which is not measured for events of a graph
     sample.gpu_start = device.clock_at + to_end * 1e3 - sample.gpu;
     add(*slot.history, sample);
     slot.sample.flags &= ~RegionSample::kFirst;
@@ -223,9 +225,9 @@ std::size_t RegionTimer::read_captured(DeviceRegions& device) {
   return done;
 }
 
-// Keeps times from the clock to captured regions short.
+// Replaces the clock, to keep the times from it to captured regions short.
 void RegionTimer::move_clock(DeviceRegions& device) {
-  // What is pending may lie before the new clock.
+  // Pending regions may lie before the new clock.
   if (!device.clock_is_old || device.pending != 0) return;
   const OwnCall own;
   const cuda::Driver& driver = device.device->driver();
@@ -239,7 +241,7 @@ void RegionTimer::move_clock(DeviceRegions& device) {
   } else if (driver.elapsed(&passed, device.clock, device.next_clock) == cuda::kSuccess) {
     device.clock_at += passed * 1e3;
     device.clock_is_old = false;
-    for (RegionSlot& slot : device.captured) {  // what is known must be known by the new clock
+    for (RegionSlot& slot : device.captured) {  // last readings must be relative to the new clock
       float before = 0, after = std::numeric_limits<float>::quiet_NaN();
       if (driver.elapsed(&before, device.clock, slot.end) == cuda::kSuccess &&
           before == slot.last_reading)
@@ -258,7 +260,7 @@ std::vector<RegionEnd> RegionTimer::last_ends() const {
     if (device->pending != 0) {
       const cuda::Event bracket = device->device->bracket().last();
       if (bracket != nullptr) ends.push_back({device->device, bracket, nullptr, 0});
-      // Times are told from the clock, which has a stream of its own.
+      // Times are measured from the clock, which is recorded on a stream of its own.
       if (!has_passed(*device->device, device->clock))
         ends.push_back({device->device, device->clock, nullptr, 0});
     }
@@ -276,8 +278,8 @@ void RegionTimer::wait(const std::vector<RegionEnd>& ends) const {
     const cuda::Driver& driver = end.device->driver();
     const cuda::InContext here(driver, end.device->context());
     driver.check(driver.event_synchronize(end.event), "cuEventSynchronize");
-    // A stamp takes microseconds more. Not for ever: another thread may have made it a sample, and
-    // then its place serves another one.
+    // The stamp takes microseconds more. The wait is bounded: another thread may have turned the
+    // region into a sample, after which the place may serve another stamp.
     const double until = host_microseconds() + kLongestStamp;
     while (end.serial != 0 && !end.stamp->has_arrived(end.serial) && host_microseconds() < until)
       std::this_thread::yield();

@@ -1,4 +1,4 @@
-// What is known of one execution of a region, and the last of them for each name.
+// A sample is what is known of one execution of a region; a history has the last samples of a name.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ enum class RegionKind : std::uint8_t { kCompute, kHostToDevice, kDeviceToHost };
 inline constexpr const char* kKindNames[] = {"compute", "h2d", "d2h"};
 
 struct RegionSample {
-  static constexpr std::uint32_t kFirst = 1;      // of its name
+  static constexpr std::uint32_t kFirst = 1;      // the first region of its name
   static constexpr std::uint32_t kCaptured = 2;   // a replay of a CUDA graph; host times are NaN
   static constexpr std::uint32_t kHostClock = 4;  // no GPU: the "GPU" times are the host's
-  static constexpr std::uint32_t kProbed = 8;     // it was looked whether the GPU had begun
-  static constexpr std::uint32_t kQueued = 16;    // ... and at the end of the block it had not
+  static constexpr std::uint32_t kProbed = 8;     // it was checked whether the GPU had begun
+  static constexpr std::uint32_t kQueued = 16;    // ... and at the end of the region it had not
 
   std::uint64_t sequence = 0;  // counts all regions of a timer, from 1
   std::uint64_t parent = 0;    // sequence of the region around it on its thread, or 0
@@ -40,7 +40,7 @@ struct RegionSample {
   double mhz = kUnknown;
 };
 
-// A region's name, with exact totals of all its samples and the last of them themselves.
+// A region's name, with exact totals of all its samples, and the last samples themselves.
 class RegionHistory {
  public:
   RegionHistory(std::string name, RegionKind kind, std::size_t keep)
@@ -73,7 +73,7 @@ class RegionHistory {
   // In no particular order.
   const std::vector<RegionSample>& kept() const { return kept_; }
 
-  // How often a region of this name has begun.
+  // How many regions of this name have begun before; counts one more.
   std::uint64_t next_opening() { return opened_++; }
 
  private:

@@ -13,13 +13,13 @@
 namespace syncfree::runtime {
 namespace {
 
-// Regions between two looks at the queues; each look frees more slots than that, so that they
-// shrink. Looks that find the GPU behind come less often: each asks the driver, which takes 0.4 us.
+// Regions between two looks at the queues. A look frees more slots than that, so that the queues
+// shrink. While the GPU is behind, looks come less often: each asks the driver, which takes 0.4 us.
 constexpr std::uint64_t kRegionsBetweenLooks = 16;
 constexpr std::uint64_t kMostBetweenLooks = 64;
-constexpr std::size_t kLeastPending = 32;  // fewer wait for a call of `poll`
+constexpr std::size_t kLeastPending = 32;  // fewer are left until `poll` is called
 
-// Whether the GPU had begun is asked for the first regions of a name, and then for some.
+// Which regions of a name probe whether the GPU had begun: the first ones, and then some.
 constexpr std::uint64_t kFirstProbes = 4;
 constexpr std::uint64_t kRegionsBetweenProbes = 16;
 
@@ -132,7 +132,7 @@ RegionSlot* RegionTimer::open(RegionHistory& history, DeviceRegions* device, cud
     const cuda::Driver& driver = device->device->driver();
     int status = cuda::kCaptureNone;
     const cuda::Result result = driver.stream_is_capturing(stream, &status);
-    // A record on the legacy stream would spoil the capture of another one.
+    // A record on the legacy stream would invalidate the capture of another one.
     if (result != cuda::kCaptureImplicit) {
       driver.check(result, "cuStreamIsCapturing");
       captured = status != cuda::kCaptureNone;
@@ -233,7 +233,7 @@ void RegionTimer::close(RegionSlot& slot) {
     return;
   }
   if (sample.flags & RegionSample::kCaptured) {
-    // Host times of the capture are those of no replay.
+    // The host times are those of the capture, not of a replay.
     sample.host_start = sample.host_enqueue = sample.host_gap = kUnknown;
     return;
   }
@@ -254,7 +254,7 @@ void RegionTimer::close(RegionSlot& slot) {
 void RegionTimer::abandon(RegionSlot& slot) {
   leave_thread(slot);
   if (slot.device != nullptr && slot.sample.flags & RegionSample::kCaptured)
-    slot.history = nullptr;  // a graph may record its events all the same
+    slot.history = nullptr;  // not reused: a graph may still record its events
   else
     release(slot);
 }

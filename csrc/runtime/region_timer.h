@@ -1,13 +1,18 @@
 // Times regions of streams with pairs of events, and never waits for them.
 //
 // A region takes a slot with two events, records one at its beginning and one at its end, and the
-// slot joins the queue of its stream. Now and then the oldest slots of the queues are asked,
-// without waiting, whether their end has passed; their times become a sample and the slot is free
-// again. The number of slots is fixed. If none is free, the oldest one in a queue is dropped and
-// counted.
+// slot joins the queue of its stream. Now and then a look at the queues asks, without waiting,
+// whether the ends of the oldest slots have passed; their times become samples and the slots are
+// free again. The number of slots is fixed. If none is free, the oldest one in a queue is dropped
+// and counted.
 //
-// Knows no Python. A caller holds one lock (there: the GIL) in all calls but `record_start` and
-// `record_end`, which touch nothing but their slot and may block while the GPU's queue is full.
+// Some regions are also stamped (clock_stamp.h) or probed: at their end it is checked whether the
+// GPU has begun them. A captured region is part of a CUDA graph, and each replay is a sample.
+// Siblings are regions with the same parent, the region around them.
+//
+// Independent of Python. The caller holds one lock (in Python the GIL) in all calls except `wait`,
+// `record_start` and `record_end`. The latter two touch nothing but their slot, and may block while
+// the GPU's queue is full.
 #pragma once
 
 #include <array>
@@ -40,7 +45,7 @@ struct LastEnds {
   };
   std::array<End, kDepths> ends;
 
-  // From the last sibling's end to `start`; notes this one's end.
+  // The time from the last sibling's end to `start`; notes this region's end.
   double gap(std::uint32_t depth, std::uint64_t parent, double start, double end);
 };
 
@@ -59,10 +64,10 @@ struct RegionSlot {
   cuda::StampPlace stamps[2];
   std::uint32_t serials[2] = {0, 0};  // of the stamps; 0 without
   int stamps_sent = 0;
-  bool probe = false;  // look at the end whether the GPU has begun
+  bool probe = false;  // check at the end whether the GPU has begun
   bool is_open = false;
-  RegionSlot* next = nullptr;   // free, or behind this one in its queue
-  RegionSlot* outer = nullptr;  // while open
+  RegionSlot* next = nullptr;   // the next free slot, or the next one in the queue
+  RegionSlot* outer = nullptr;  // the region around it, while open
   ThreadRegions* thread = nullptr;
   DeviceRegions* device = nullptr;  // null without a GPU
   RegionHistory* history = nullptr;
@@ -76,7 +81,7 @@ struct StreamQueue {
   cuda::Stream stream = nullptr;
   RegionSlot* first = nullptr;
   RegionSlot* last = nullptr;
-  RegionSlot* mark = nullptr;  // the newest at an earlier look, if it is still here
+  RegionSlot* mark = nullptr;  // the newest at an earlier look, if still queued
   // The end of the last region that became a sample, from where the next one is measured: times
   // between events are floats, and exact only while they are short.
   cuda::Event anchor = nullptr;
@@ -89,22 +94,22 @@ struct DeviceRegions {
   int ordinal = -1;
   std::vector<RegionSlot> slots;
   RegionSlot* free = nullptr;
-  std::deque<StreamQueue> queues;  // whose addresses stay
-  StreamQueue* latest = nullptr;   // that was used
+  std::deque<StreamQueue> queues;  // a deque, so that addresses stay
+  StreamQueue* latest = nullptr;   // used last
   std::size_t pending = 0;
   std::deque<RegionSlot> captured;
   // Recorded on the device's idle stream: a point in time that GPU and host share.
   cuda::Event clock = nullptr;
   double clock_at = 0;
   bool clock_is_old = false;
-  // What two events take by themselves, in microseconds; taken off each time between events. No
-  // sample is made before it is settled, and NaN says that it could not be measured.
+  // The bracket in microseconds (event_bracket.h), subtracted from each time between events. No
+  // sample is made before it is settled; NaN says that it could not be measured.
   double bracket = kUnknown;
   bool bracket_is_settled = false;
-  cuda::Event next_clock = nullptr;  // recorded to take the place of `clock`; null if none is
+  cuda::Event next_clock = nullptr;  // recorded to replace `clock`; or null
 };
 
-// What comes last in a queue: an event, and perhaps a stamp behind it.
+// The last thing in a queue: an event, and perhaps a stamp behind it.
 struct RegionEnd {
   cuda::Device* device;
   cuda::Event event;
@@ -136,11 +141,11 @@ class RegionTimer {
   // Makes the slots and kernels of a device, which takes milliseconds; else its first region does.
   void prepare(int device);
 
-  // What `prepare` makes.
+  // Returns what `prepare` makes, which it makes if need be.
   DeviceRegions& on(int ordinal);
   // A slot for a region that begins on this thread; null if it cannot be timed, which is counted.
-  // With a device, in its context and as an OwnCall, both of which `record_start` needs too; null
-  // without a GPU or in a forked child.
+  // `device` is null without a GPU and in a forked child. Otherwise its context must be current and
+  // the call be an OwnCall, both also for `record_start`.
   RegionSlot* open(RegionHistory& history, DeviceRegions* device, cuda::Stream stream,
                    std::int64_t bytes);
   void record_start(RegionSlot& slot);
@@ -148,15 +153,15 @@ class RegionTimer {
   void close(RegionSlot& slot);
   // Instead of `close`, without a sample.
   void abandon(RegionSlot& slot);
-  // As `abandon`, for a region that cannot be timed to its end, which is counted.
+  // Like `abandon`, for a region that cannot be timed to its end, which is counted.
   void skip(RegionSlot& slot);
-  // As `abandon`, for a region that should have become one.
+  // Like `abandon`, for a region that should have become a sample; counted, with the problem.
   void lose(RegionSlot& slot, const std::string& problem);
 
   // Turns what has ended into samples; returns how many. Never waits.
   std::size_t poll();
-  // Waits until everything recorded so far has passed; not inside of the lock. The one call here
-  // that waits, so it does not hide from the sync detector.
+  // Waits until all of `last_ends` has passed; called without the lock. The only call here that
+  // waits, so it does not hide from the sync detector.
   void wait(const std::vector<RegionEnd>& ends) const;
   std::vector<RegionEnd> last_ends() const;
   std::size_t pending() const;
@@ -170,7 +175,7 @@ class RegionTimer {
   std::uint64_t dropped() const { return dropped_; }
   std::uint64_t skipped() const { return skipped_; }
   std::uint64_t lost() const { return lost_; }
-  // Of the last region that was lost, in the driver's words.
+  // Why the last region was lost: the driver's message, if it was the driver.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -196,12 +201,12 @@ class RegionTimer {
   std::deque<RegionHistory> histories_;
   std::vector<std::unique_ptr<DeviceRegions>> devices_;  // by ordinal
   std::unordered_map<std::uint64_t, ThreadRegions> threads_;
-  ThreadRegions* latest_thread_ = nullptr;  // that opened a region
+  ThreadRegions* latest_thread_ = nullptr;  // the last that opened a region
   std::deque<RegionSlot> host_slots_;
   RegionSlot* free_host_slot_ = nullptr;
   std::uint64_t sequence_ = 0;
   std::uint64_t cleared_before_ = 0;  // sequences up to this one do not count
-  std::uint64_t until_look_;          // regions still to close
+  std::uint64_t until_look_;          // regions to close before the next look
   std::uint64_t between_looks_;
   std::uint64_t dropped_ = 0;
   std::uint64_t skipped_ = 0;

@@ -13,7 +13,7 @@ namespace {
 
 PyTypeObject* region_type = nullptr;
 
-// Where a region begins; false with Python's error set.
+// The device and stream on which a region begins; false with Python's error set.
 bool find_place(const TimerObject& owner, int& device, cuda::Stream& stream) {
   device = owner.device;
   if (device < 0 && (owner.device_function == nullptr || owner.device_function(&device) != 0)) {
@@ -82,7 +82,7 @@ PyObject* begin(RegionObject* self, PyObject*) {
     std::optional<OwnCall> own(std::in_place);
     DeviceRegions& regions = owner.timer->on(device);
     const cuda::InContext here(regions.device->driver(), regions.device->context());
-    own.reset();  // what pushes a range is not ours
+    own.reset();  // the function that pushes a range is not ours
     return open_region(*self, &regions, stream, in_range);
   });
   if (begun == nullptr) {
@@ -96,7 +96,7 @@ PyObject* begin(RegionObject* self, PyObject*) {
   return begun;
 }
 
-// `failed`: an exception is on its way, which ours must not hide.
+// `failed`: an exception is propagating, which ours must not hide.
 PyObject* finish(RegionObject* self, bool failed) {
   if (!self->is_open) {
     set_timer_error(("region '" + self->history->name() + "' is not open").c_str());

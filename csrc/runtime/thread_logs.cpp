@@ -22,7 +22,7 @@ bool is_service(const char* name) {
 }  // namespace
 
 ThreadLogs::ThreadLogs() {
-  // A key and not a thread_local: that of a loaded library allocates in each thread's first use.
+  // A key and not a thread_local: in a loaded library that allocates at each thread's first use.
   const auto end = [](void* log) {
     static_cast<ThreadLog*>(log)->state.store(ThreadLog::kEnded, std::memory_order_release);
   };

@@ -1,4 +1,4 @@
-// A log for each thread that calls the driver, from a pool that is there before.
+// A log for each thread that calls the driver, from a preallocated pool.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ struct OpenCall {
   std::uint64_t enter_ns;
 };
 
-// Questions about one event or stream that were answered with "not yet".
+// Queries of one event or stream that were answered "not ready".
 struct Poll {
   std::uint64_t handle = 0;
   std::int32_t site = kNoSite;
@@ -36,7 +36,7 @@ struct ThreadLog {
   std::atomic<int> state = kFree;
   std::atomic<std::uint32_t> owners = 0;  // how many threads had it so far
 
-  // Of the thread that owns it.
+  // Written by the thread that owns the log.
   std::uint32_t session = 0;
   std::int32_t native_id = 0;
   char name[16] = "";
@@ -55,10 +55,11 @@ class ThreadLogs {
 
   ThreadLogs();
 
-  // Of the calling thread, null if the pool is empty. Takes no lock and allocates nothing.
+  // The log of the calling thread; null if the pool is empty. Takes no lock and allocates nothing.
   ThreadLog* mine();
 
-  // For the reader, who must have read a log whose thread has ended before it is given to another.
+  // For the reader, which gives back the log of a thread that has ended once it has read it: only
+  // then may another thread get it.
   std::array<ThreadLog, kThreads>& all() { return logs_; }
   void give_back(ThreadLog& log) { log.state.store(ThreadLog::kFree, std::memory_order_release); }
 

@@ -40,7 +40,7 @@ RegionHistory* find_history(TimerObject& self, PyObject* name, int kind) {
 
 RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
   if (!PyUnicode_CheckExact(name)) return find_history(self, name, kind);
-  // Strings lie 48 or 64 bytes apart, and more.
+  // Strings lie 48, 64 or more bytes apart.
   const auto address = reinterpret_cast<std::uintptr_t>(name);
   NameAtHand& place =
       self.at_hand[kind][(address >> 4 ^ address >> 7 ^ address >> 10) % kNamesAtHand];
@@ -49,7 +49,7 @@ RegionHistory* history_of(TimerObject& self, PyObject* name, int kind) {
   RegionHistory* history = find_history(self, name, kind);
   if (history == nullptr) return nullptr;
   place.history = history;
-  Py_XSETREF(place.name, Py_NewRef(name));  // kept, so that its address stays its own
+  Py_XSETREF(place.name, Py_NewRef(name));  // referenced, so that no other object gets its address
   return history;
 }
 

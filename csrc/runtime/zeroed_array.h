@@ -1,4 +1,4 @@
-// An array of zeros. Pages that are not written to take no memory, and there are many arrays.
+// An array of zeros. There are many of them, and pages that are not written take no memory.
 #pragma once
 
 #include <cstddef>

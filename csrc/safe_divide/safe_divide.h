@@ -1,4 +1,4 @@
-// Elementwise division with a value of its own where the denominator is zero.
+// Elementwise division, with a given value wherever the denominator is zero.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace syncfree::safe_divide {
 
 struct Problem {
-  // Broadcast to the same sizes (stride 0); `quotient` is contiguous of those sizes.
+  // Both are broadcast to the same sizes (stride 0); `quotient` is contiguous with those sizes.
   TensorView num;
   TensorView denom;
   double zero_division = 0.0;

@@ -12,8 +12,8 @@ namespace {
 using Walk = RowWalk<2, kMaxRank>;
 constexpr int kNum = 0, kDenom = 1;
 
-// Of one type: its own division rounds as that of double would. Steps of 1 and 0 are those of
-// tensors as they come and of what is broadcast along a row.
+// Operands and quotient of one type: its own division rounds as that of double would. A step of 1
+// is that of a contiguous row, a step of 0 that of a denominator broadcast along the row.
 template <class T>
 void divide_row(const Problem& p, const Walk& at, std::int64_t index, std::int64_t count) {
   const T* const num = static_cast<const T*>(p.num.data) + at.offset(kNum);

@@ -8,7 +8,7 @@
 
 namespace syncfree::safe_divide {
 
-// In double whatever the types: one rounding, to the result's.
+// In double whatever the types, and then rounded to the result's.
 SYNCFREE_HD void divide_element(const Problem& p, const PairOffsets& at, std::int64_t index) {
   const double num = load_as<double>(p.num.data, p.num.dtype, at.first);
   const double denom = load_as<double>(p.denom.data, p.denom.dtype, at.second);

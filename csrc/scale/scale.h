@@ -1,4 +1,5 @@
-// Multiplies gradients that are known already by what arrives for their loss, which is mostly one.
+// Multiplies gradients that were computed ahead by the gradient that arrives for their loss, which
+// is usually one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Elements {
   std::int64_t count = 0;
 };
 
-// In place; nothing is read or written where the factor is one.
+// In place. No element is read or written if the factor is one.
 struct Problem {
   Elements parts[2];
   const void* factor = nullptr;

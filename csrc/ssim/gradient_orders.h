@@ -1,6 +1,6 @@
-// In which order a row of windows and of gradients is added up: no operation more or less, but what
-// the compiler makes of it differs, and registers are short. Found by search, as
-// ssim_ring_orders.h.
+// The order of the additions for one row of windows and of gradients. All orders have the same
+// operations, but the compiler makes different code of them, and registers are scarce. Found by
+// search, as those of ssim_ring_orders.h.
 #pragma once
 
 #include "ssim/ssim_backward_job.cuh"
@@ -17,11 +17,14 @@ struct GradientOrders {
   RingStep d;
   RingStep s;
   TermStep terms[kTermPlanes];
-  bool asks_before_store;  // for the next plane's terms
-  bool asks_early;         // for the first plane's: while windows are added up
+  // Whether the next plane's terms are loaded before this plane's sums along the row are stored.
+  bool asks_before_store;
+  // Whether the first plane's terms are loaded while the windows are still added up.
+  bool asks_early;
 };
 
-// With errors or without, orders of taps are the same: they decide the last bits.
+// With errors or without, the orders of taps are the same, since they decide the last bits of the
+// gradients. (tools/kernel_variants/search_orders.py finds the orders by this comment's beginning.)
 template <bool kErrors>
 inline constexpr GradientOrders kGradientOrders{
     {TapOrder::kSeventhFirst, TapOrder::kAscending, AskAhead::kAtOnce},

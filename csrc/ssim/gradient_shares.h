@@ -1,4 +1,7 @@
-// How the warps that find gradients share the units of all strips, which lie behind one another.
+// How the warps of a grid that computes gradients share the work.
+//
+// A strip is a range of columns of a plane, and a unit is a fixed number of its rows. Units are
+// numbered down each strip, strip after strip and plane after plane; a share is a range of them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +10,8 @@
 
 namespace syncfree::ssim {
 
-// How planes are cut: strips of `columns`, the first and the last up to a margin wider, each into
-// `units` of `rows_of_unit`.
+// How planes are cut: into strips of `columns`, of which the first and the last may be a margin
+// wider, and each strip into `units` of `rows_of_unit`.
 struct GradientStrips {
   int strips;  // at least two
   int columns;
@@ -16,8 +19,9 @@ struct GradientStrips {
   int rows_of_unit;
 };
 
-// Even shares of time, as warps were seen to take it: a walk down part of a strip begins with
-// rows that give nothing and waits for memory, and strips at an edge of the image mirror it.
+// Shares that take equal time, as measured for warps: a warp that starts in a strip first processes
+// rows that complete no output and waits for memory (kRowsOfABeginning), and a row of a strip at an
+// edge of the image takes longer, since it must be mirrored.
 class GradientShares {
  public:
   explicit SYNCFREE_HD GradientShares(std::int64_t planes, const GradientStrips& strips)
@@ -29,9 +33,9 @@ class GradientShares {
         time_of_plane_(2 * edge_ + inside_),
         time_(planes * time_of_plane_) {}
 
-  // The first unit of a walker's share.
+  // The first unit of the share of warp `walker`.
   SYNCFREE_HD std::int64_t begin(std::int64_t walker, std::int64_t walkers) const {
-    // Of few units, rounding to whole ones costs more than that corrects.
+    // With few units, rounding to whole ones costs more than this corrects.
     if (total_ < 32 * walkers) return total_ * walker / walkers;
     std::int64_t time = time_ * walker / walkers;
     const std::int64_t plane = time / time_of_plane_;
@@ -59,9 +63,9 @@ class GradientShares {
 
   GradientStrips strips_;
   std::int64_t total_;   // units
-  std::int64_t rows_;    // of a strip, with its beginning
-  std::int64_t edge_;    // time of a strip there
-  std::int64_t inside_;  // of all others of a plane
+  std::int64_t rows_;    // of a strip, including those that count for its beginning
+  std::int64_t edge_;    // time of a strip at an edge of the image
+  std::int64_t inside_;  // time of all other strips of a plane
   std::int64_t time_of_plane_;
   std::int64_t time_;
 };

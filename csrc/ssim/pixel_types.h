@@ -1,4 +1,4 @@
-// Types of pixels for which kernels that compute in float are compiled.
+// Pixel types for which the kernels that compute in float32 are compiled.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace syncfree::ssim {
 
-// Calls `f(TypeTag<T>{})` for the one that `dtype` names.
+// Calls `f(TypeTag<T>{})` with the pixel type T that `dtype` names.
 template <class F>
 decltype(auto) dispatch_pixels(DType dtype, F&& f) {
   switch (dtype) {

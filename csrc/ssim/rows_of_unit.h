@@ -1,4 +1,4 @@
-// How high the units are that strips are cut into.
+// The height of the units into which strips are cut (ssim_strip.cuh).
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,18 @@
 
 namespace syncfree::ssim {
 
-// Of all strips of an image, on a GPU whose schedulers have so many warps each. Warps take whole
-// units, so their number decides how evenly an image is spread. It shall depend on the image alone,
-// for the same bits in every batch: it suits one image and four of them, where 132 multiprocessors
-// have four schedulers each. Times are in half rows of a scheduler; while a warp waits for memory
-// it has others.
+// Rows of a unit, for all strips of an image on a GPU that runs `warps` warps per scheduler. Warps
+// take whole units, so the number of units decides how evenly an image is spread. The height may
+// depend on the image's size alone, so that results have the same bits in every batch. It minimizes
+// the estimated time of one image and of a batch of four on 132 multiprocessors with four
+// schedulers each. Times are in half rows that a scheduler issues; while one warp waits for memory,
+// it issues from others.
 inline int rows_of_unit(std::int64_t strips, std::int64_t height, int warps) {
   constexpr std::int64_t kSchedulers = 4 * 132;
-  constexpr std::int64_t kHalo = 20;  // of a walk, whose first rows complete no window
-  constexpr std::int64_t kEnd = 1;    // of a unit, whose sums are added up
-  // Up to 58 rows, sums of squares over four columns are exact for bytes, the rows above included.
-  // Beyond 48 units gained at most 3 % at single sizes (H200).
+  constexpr std::int64_t kHalo = 20;  // start of a walk: rows that complete no window
+  constexpr std::int64_t kEnd = 1;    // end of a unit: its sums are reduced
+  // Up to 58 rows, a lane's sums of squares over its four columns are exact for bytes, even with
+  // the rows above the unit. More than 48 gained at most 3 %, at single sizes (H200).
   constexpr int kLeast = 8, kMost = 48;
   const auto turns = [](std::int64_t units, std::int64_t takers) {
     return (units + takers - 1) / takers;

@@ -1,12 +1,13 @@
-// Addresses of global memory that stay in registers.
+// Global addresses that stay in registers, and streaming access to global memory.
 #pragma once
 
 #include <cstddef>
 
 namespace syncfree::ssim {
 
-// An address as the hardware takes it: the compiler would put it together anew for each row, and
-// does not know what memory an address from shared memory points to.
+// Pins a global address in a register. Otherwise the compiler would compute it anew for each row,
+// and would use generic accesses for an address that was loaded from shared memory, since it does
+// not know which memory that points to.
 template <class T>
 __device__ T* settled(T* address) {
 #ifdef __CUDA_ARCH__
@@ -18,7 +19,8 @@ __device__ T* settled(T* address) {
 #endif
 }
 
-// What follows from it is computed anew where it is needed, and takes no register in between.
+// Hides the value from the compiler, which then computes what depends on it anew where it is
+// needed, instead of keeping it in a register.
 __device__ inline int anew(int x) {
 #ifdef __CUDA_ARCH__
   asm volatile("" : "+r"(x));
@@ -26,7 +28,7 @@ __device__ inline int anew(int x) {
   return x;
 }
 
-// One access to memory that nobody reads again soon, which leaves the cache to others.
+// A load of memory that is not read again soon, and should not displace other data in the cache.
 template <class Vector>
 __device__ Vector load_streaming(const Vector* from) {
 #ifdef __CUDA_ARCH__
@@ -36,7 +38,8 @@ __device__ Vector load_streaming(const Vector* from) {
 #endif
 }
 
-// Likewise, where `condition` holds: without a branch, around which nothing could be mixed.
+// A store of the same kind, predicated instead of behind a branch, across which the compiler could
+// not interleave instructions.
 __device__ inline void store_streaming_if(bool condition, uint4* to, const uint4& x) {
 #ifdef __CUDA_ARCH__
   asm volatile(

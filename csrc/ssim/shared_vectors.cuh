@@ -1,4 +1,4 @@
-// Four floats of shared memory in one access, and places there.
+// 128-bit access to shared memory, and shared addresses that take one register.
 #pragma once
 
 #include <cstring>
@@ -14,8 +14,8 @@ __device__ inline void store_vector(float* to, const float (&x)[4]) {
   *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
 }
 
-// A place in shared memory in one register. Of pointers that change places from row to row the
-// compiler loses sight, and takes them for pointers to any memory.
+// An address in shared memory, in one register. If plain pointers trade places from row to row, the
+// compiler loses track of the memory they point to, and uses generic accesses.
 class SharedPlace {
  public:
   SharedPlace() = default;
@@ -24,7 +24,7 @@ class SharedPlace {
   explicit __device__ SharedPlace(float* place)
       : address_(static_cast<unsigned>(__cvta_generic_to_shared(place))) {}
 
-  // Stays in its register, and is not put together anew where it is needed.
+  // Pins the address in its register; otherwise the compiler computes it anew where it is needed.
   __device__ void settle() { asm volatile("" : "+r"(address_)); }
 
   __device__ float load() const {
@@ -66,8 +66,8 @@ class SharedPlace {
     else
       asm volatile("st.shared.b32 [%0], %1;" ::"r"(address_), "r"(words[0]));
   }
-  // Through the first-level cache, where lanes beside these find the rest of a sector. See
-  // core/async_copy.cuh.
+  // Asynchronous copy (core/async_copy.cuh) through the first-level cache, where neighboring lanes
+  // find the rest of a sector.
   template <int kBytes>
   __device__ void copy(const void* from) const {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address_),

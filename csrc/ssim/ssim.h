@@ -1,4 +1,8 @@
 // SSIM over windows of any size: what is computed, and the CPU and CUDA launchers.
+//
+// Of two images a and b the kernels filter s = a + b and d = a - b: the means and variances of s
+// and d under the window give SSIM (ssim_terms.cuh). What they sum is the deficit, 1 - SSIM, which
+// is exactly 0 for equal images.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +22,8 @@ namespace syncfree::ssim {
 
 // One spatial axis of the window. Output i covers the inputs i - pad ... i - pad + taps - 1,
 // mirrored at the borders without repeating the edge, so the map has size + 2 * pad - (taps - 1)
-// positions. With pad = 0 windows stay inside the image; TorchMetrics' 3-D padding is not always
-// (taps - 1) / 2 either, hence two numbers.
+// positions. `pad` is a number of its own because windows that stay inside the image have pad = 0,
+// and because TorchMetrics' 3-D padding is not always (taps - 1) / 2.
 struct Axis {
   int taps = 1;
   int pad = 0;
@@ -36,27 +40,27 @@ struct Problem {
   double k2 = 0.03;
   Reduction reduction = Reduction::kMean;
 
-  // Results, in the types named. `value` and `contrast` hold one element, or B with kNone.
+  // Results, in the types named. `value` holds one element, or B with kNone.
   void* value = nullptr;
-  void* map = nullptr;  // optional, (B, C, D', H', W') contiguous
+  void* map = nullptr;  // optional beside `value`, (B, C, D', H', W') contiguous
   void* contrast =
       nullptr;  // optional, always B: mean of the contrast term over the map less `pad`
   DType result_dtype = DType::kFloat32;
 
-  // Optional with kMean and kSum: states to which the batch is added in the same pass, before its
-  // values are rounded. `value` is then of the type of the sum, whatever `result_dtype`.
+  // Optional with kMean and kSum: states to which the same pass adds the batch, before its values
+  // are rounded. `value` then has the dtype of the state's sum, whatever `result_dtype`.
   RunningMean running;
   DType value_dtype() const { return running.sum != nullptr ? running.sum_dtype : result_dtype; }
 
-  // Optional by-products of the same pass over the images, one per image: sum of (preds - target)^2
-  // and of |preds - target| after clamping, as float64.
+  // Optional by-products of the same pass over the images, one per image, as float64: the sums of
+  // (preds - target)^2 and of |preds - target| after clamping.
   double* squared_error = nullptr;
   double* absolute_error = nullptr;
 
-  // Optional: both images at half the size, for the next scale of a pyramid: means of 2 x 2 pixels
-  // (of 2 x 2 x 2 where there is more than one slice) before clamping, a last odd row or column
-  // left out; (B, C, D / 2, H / 2, W / 2) contiguous, float64 for float64 `preds`, else float32.
-  // `contrast` is then the only other result, `value` null.
+  // Optional: both images at half the size, for the next scale of a pyramid. Each pixel is the mean
+  // of 2 x 2 pixels (2 x 2 x 2 if there is more than one slice) before clamping; a last odd row or
+  // column is left out. (B, C, D / 2, H / 2, W / 2) contiguous, float64 for float64 `preds`, else
+  // float32. `contrast` is then the only other result, and `value` is null.
   void* pooled_preds = nullptr;
   void* pooled_target = nullptr;
 };
@@ -67,8 +71,8 @@ void run(const Problem& problem, ParallelFor parallel_for);
 WorkspaceSize workspace_size(const Problem& problem);
 cudaError_t launch(const Problem& problem, const Workspace& workspace, cudaStream_t stream);
 
-// Scales of a pyramid whose images exist may share a launch where they are small. `problems` begin
-// with the finest; each asks for its contrast or its value alone.
+// Small scales of a pyramid can share one launch, once their images exist. `problems` begin with
+// the finest scale; each asks either for its contrast or for its value.
 inline constexpr int kMostJointScales = 8;
 
 bool can_join(const Problem& problem);

@@ -9,31 +9,31 @@
 
 namespace syncfree::ssim {
 
-// A gradient that is written; null data where nobody asked for it.
+// Where the gradient of one image is written; `data` is null if it is not wanted.
 struct Gradient {
   TensorView layout;
   void* data = nullptr;
 
-  // Optional: that of `Problem::pooled_preds`, or of the target, in the type of those images. Each
-  // pixel gets its share on top.
+  // Optional: the gradient of the half-size image (`Problem::pooled_preds`, or that of the target),
+  // in that image's type. Each pixel's share of it is added to the pixel's own gradient.
   TensorView pooled;
 };
 
-// Nothing of the forward pass is kept: moments are computed again from the images. Where the range
-// comes from the data it counts as a constant.
+// Nothing is saved by the forward pass: moments are recomputed from the images. A range that is
+// found from the data is treated as a constant.
 struct BackwardProblem {
   Problem forward;  // without results
 
-  // What arrives for each result; null data where nothing does. (B) or one element, as `reduction`
-  // says.
+  // The incoming gradient of each result, that is, the one that arrives for it; `data` is null if
+  // none does. `grad_value` holds (B) or one element, as `reduction` says.
   TensorView grad_value;
   TensorView grad_contrast;        // (B)
   TensorView grad_map;             // (B, C, D', H', W')
-  TensorView grad_squared_error;   // (B), for the sums of `Problem`
+  TensorView grad_squared_error;   // (B), of the sums of errors of `Problem`
   TensorView grad_absolute_error;  // (B)
 
-  // In place of these: as if 1 had arrived for a loss, loss_weight * (1 - mean of SSIM over the
-  // batch) + (1 - loss_weight) * mean absolute error.
+  // If set, none of these arrives. The gradient is then that of a loss for which 1 arrives:
+  // loss_weight * (1 - mean of SSIM over the batch) + (1 - loss_weight) * mean absolute error.
   std::optional<double> loss_weight;
 
   double constant_grad_value() const { return loss_weight ? -*loss_weight : 0.0; }
@@ -46,7 +46,7 @@ struct BackwardProblem {
   Gradient preds;  // laid out as (B, C, D, H, W)
   Gradient target;
 
-  // Optional, where the launcher says so: that loss.
+  // Optional, only where `run_gives_loss` or `launch_gives_loss` holds: where that loss is written.
   float* loss = nullptr;
 };
 

@@ -19,8 +19,8 @@ TakeUnits* backward_units() {
                     &avx512::ssim_backward_cpu::backward_units);
 }
 
-// Large against the window, so that the windows taken twice are few, and small enough that the
-// moments of a unit stay in a second-level cache.
+// Units are large compared with the window, so that few windows are computed twice, and small
+// enough that the moments of a unit stay in a second-level cache.
 BackwardPlan make_plan(const BackwardProblem& problem, double range) {
   const bool volume = problem.forward.preds.size[2] > 1;
   const std::int64_t pixels[3] = {16, volume ? 32 : 64, volume ? 64 : 128};

@@ -1,4 +1,4 @@
-// What the launcher and the vector kernel of the gradient on the CPU share.
+// What the launcher and the vector kernel of the CPU gradient share.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace syncfree::ssim {
 
 struct BackwardAxisPlan : BackwardAxis {
-  std::int64_t piece = 1;       // pixels of a unit; the last one may have fewer
+  std::int64_t piece = 1;       // pixels of a unit along this axis; the last one may have fewer
   std::vector<double> weights;  // of the window
-  std::vector<double> turned;   // the same from behind, for the way back
+  std::vector<double> turned;   // the weights reversed, for the way back from windows to pixels
 
   std::int64_t pieces() const { return (size + piece - 1) / piece; }
   Span pixels(std::int64_t index) const {
@@ -20,8 +20,8 @@ struct BackwardAxisPlan : BackwardAxis {
   }
 };
 
-// A unit is one piece of each axis of one plane. Units share nothing: each takes the windows that
-// see its pixels from the images anew, so no result depends on the threads.
+// A unit is one piece of each axis of one plane. Units share no intermediate results: each
+// recomputes all windows that cover its pixels, so no result depends on the number of threads.
 struct BackwardPlan {
   const BackwardProblem* problem = nullptr;
   BackwardAxisPlan axes[3];

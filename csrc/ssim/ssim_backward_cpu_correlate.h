@@ -1,4 +1,4 @@
-// Weighted sums of rows, on which all passes of the gradient rest.
+// Weighted sums of rows, of which all passes of the gradient consist.
 
 inline constexpr std::int64_t kLaneMultiple = 8;  // doubles in the widest vector
 
@@ -6,8 +6,8 @@ inline std::int64_t padded(std::int64_t count) {
   return (count + kLaneMultiple - 1) / kLaneMultiple * kLaneMultiple;
 }
 
-// out[i] = sum over k of weights[k] * in[k * stride + i], added to what is there if kAdd. Takes
-// whole vectors, so all rows are padded.
+// out[i] = sum over k of weights[k] * in[k * stride + i], added to the old out[i] if kAdd. Works on
+// whole vectors, so all rows must be padded.
 template <bool kAdd>
 void correlate(const double* in, std::int64_t stride, const double* weights, std::int64_t taps,
                std::int64_t count, double* out) {

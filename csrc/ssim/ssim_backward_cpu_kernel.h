@@ -1,12 +1,12 @@
 // The vector kernel of the gradient, built once for each instruction set through
-// core/for_each_isa.h. Plain separable loops in double: there along width, height and depth, the
-// derivative of each window, and back along depth, height and width.
+// core/for_each_isa.h. Separable loops in double: filters along width, height and depth, the
+// derivative of each window, and the transposed filters along depth, height and width.
 namespace ssim_backward_cpu {
 namespace {
 
 using namespace ::syncfree::ssim;
 
-// Used by those below.
+// First, since the headers below use it.
 #include "ssim/ssim_cpu_vectors.h"
 
 #include "ssim/ssim_cpu_rows.h"

@@ -1,4 +1,4 @@
-// Rows of gradients on their way out.
+// Stores rows of gradients, to which it adds those of pooled images.
 
 inline std::int64_t pixel_offset(const TensorView& view, std::int64_t plane, std::int64_t z,
                                  std::int64_t y, std::int64_t x) {
@@ -12,8 +12,9 @@ struct PixelRow {
   Span x;
 };
 
-// Adds each pixel's share of the gradient of the image at half the size, which saw no clamp. A last
-// odd slice, row or column has none. `buffer` holds a row of that image.
+// Adds each pixel's share of the gradient of the half-size image. That image was pooled before any
+// clamping, so a clamp does not stop this share. A last odd slice, row or column has no share.
+// `buffer` has room for a row of the half-size image.
 inline void add_pooled(const TensorView& pooled, std::int64_t depth, const PixelRow& pixels,
                        std::vector<double>& buffer, double* row) {
   const bool volume = depth > 1;
@@ -34,7 +35,7 @@ inline void store_gradient(const Gradient& gradient, const PixelRow& pixels, con
   const std::int64_t count = pixels.x.size(), stride = view.stride[4];
   if (view.dtype == DType::kFloat32) {
     float* out = static_cast<float*>(gradient.data) + first;
-    // Compilers vectorise the loop whose step they know.
+    // Compilers vectorize the loop if its stride is a constant.
     if (stride == 1)
       for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(row[i]);
     else

@@ -37,16 +37,16 @@ class Backward {
   }
 
  private:
-  static constexpr int kMoments = 4;  // of s, d, s^2, d^2; on the way back level and slope of s, d
+  static constexpr int kMoments = 4;  // s, d, s^2, d^2; on the way back levels, then slopes of s, d
 
-  // Rows of four moments, side by side.
+  // Room for rows of four moments each, one moment behind the other.
   double* reserve(std::vector<double>& memory, std::int64_t rows) {
     const std::size_t wanted = static_cast<std::size_t>(rows * row_);
     if (memory.size() < wanted) memory.resize(wanted);
     return memory.data();
   }
 
-  // What the moments are taken about: the pixel in the middle of the unit.
+  // Moments are taken about the pixel in the middle of the unit.
   void choose_pivot() {
     const std::int64_t z = middle(kDepth), y = middle(kHeight), x = middle(kWidth);
     const double a = pixel(images_.preds, z, y, x), b = pixel(images_.target, z, y, x);
@@ -128,7 +128,7 @@ class Backward {
                        out + moment * pitch_);
   }
 
-  // The columns of the image that stand at some positions of the mirrored axis.
+  // The range of columns of the image that appear at these places.
   Span columns_behind(Span places) const {
     const std::int64_t size = width_.size, last = places.end - 1;
     const auto [least, most] = std::minmax({mirror(places.begin, size), mirror(last, size)});
@@ -136,7 +136,8 @@ class Backward {
             places.begin < size && last >= size - 1 ? size : most + 1};
   }
 
-  // Moments of each window become its terms, about the pivots too: level - slope * mean.
+  // Replaces each window's moments by its terms. Levels are relative to the pivots too: they become
+  // level - slope * mean.
   void differentiate() {
     double* rows = moments_->data();
     for (std::int64_t z = windows_[kDepth].begin; z < windows_[kDepth].end; ++z)
@@ -220,7 +221,7 @@ class Backward {
     const std::int64_t begin = std::max(windows_[kWidth].begin, first_window);
     const std::int64_t end =
         std::min(windows_[kWidth].end, first_window + places.size() + width_.taps - 1);
-    // Windows beyond the map count nothing.
+    // There are no windows beyond the map: their terms are zero.
     extended_.assign(pitch + width_.taps, 0.0);
     unfolded_.resize(kMoments * pitch + kLaneMultiple);
     for (int moment = 0; moment < kMoments; ++moment) {
@@ -290,10 +291,10 @@ class Backward {
 
   std::int64_t plane_ = 0;
   Span pixels_[3] = {};
-  Span windows_[3] = {};    // that see them
-  Span covered_[3] = {};    // by those windows
+  Span windows_[3] = {};    // that cover these pixels
+  Span covered_[3] = {};    // places that those windows cover
   std::int64_t pitch_ = 0;  // doubles of one moment of a row of windows
-  std::int64_t row_ = 0;    // of all four
+  std::int64_t row_ = 0;    // doubles of all four moments of a row
   double s_pivot_ = 0.0;
   double d_pivot_ = 0.0;
   double value_weight_ = 0.0;
@@ -301,7 +302,7 @@ class Backward {
   double squared_weight_ = 0.0;
   double absolute_weight_ = 0.0;
 
-  // The passes go back and forth between two memories.
+  // The passes alternate between two buffers.
   std::vector<double> first_;
   std::vector<double> second_;
   std::vector<double>* moments_ = nullptr;

@@ -21,7 +21,8 @@ GradientImage make_gradient(const Gradient& gradient) {
   return image;
 }
 
-// Where the range comes from the data: what finds it, and what it finds.
+// Scratch memory for a range that is found from the data: the constants that follow from it, and
+// the memory that the search needs.
 template <class Acc>
 struct RangeScratch {
   Constants<Acc>* constants;
@@ -78,8 +79,8 @@ cudaError_t set_constants(const BackwardProblem& problem, const Workspace& works
                       static_cast<std::uint32_t*>(workspace.zeroed), scratch.constants, stream);
 }
 
-// A loss comes along with gradients of constants alone, and where the range is known and its
-// inverse a float.
+// Only where `launch_gives_loss` holds: all incoming gradients are constants, and the range is
+// known and has an inverse that is a float.
 WalkResults make_results(const BackwardProblem& problem, void* zeroed) {
   double windows = 1.0;
   for (int i = 0; i < 5; ++i) windows *= static_cast<double>(problem.forward.preds.size[i]);

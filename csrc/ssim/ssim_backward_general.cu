@@ -1,7 +1,7 @@
-// Portable path of the gradient: how images are cut into boxes, and the launches.
+// General path of the gradient: how images are cut into boxes, and the launches.
 //
-// The passes go back and forth between two buffers, which stay small whatever the input: each box
-// takes the windows that see its pixels anew.
+// The passes alternate between two buffers of bounded size: each box recomputes all windows that
+// cover its pixels.
 #include "ssim/ssim_backward_general.cuh"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace syncfree::ssim {
 namespace {
 
-// Values of all four moments in one buffer, unless the window is so large that the smallest box
-// needs more.
+// The most values of all four moments in one buffer, unless the window is so large that even the
+// smallest box needs more.
 constexpr std::int64_t kMostValues = std::int64_t{1} << 22;
 
 struct Cut {
@@ -45,7 +45,8 @@ std::int64_t most_values(const BackwardAxis (&axes)[3], const Cut& cut) {
   return kMoments * covered[0] * covered[1] * windows[2];
 }
 
-// Halves the axis that is longest against its window while that is worth it.
+// Halves the axis that is longest relative to its window, until a box fits into a buffer or no axis
+// is long enough for that to pay.
 Cut make_cut(const BackwardAxis (&axes)[3], std::int64_t planes) {
   Cut cut{1, {axes[0].size, axes[1].size, axes[2].size}};
   while (most_values(axes, cut) > kMostValues) {

@@ -1,5 +1,5 @@
-// Portable path of the gradient: the passes over one box of pixels, one for each axis there and
-// back, in double.
+// General path of the gradient: the passes over one box of pixels, in double. Each axis has a pass
+// from pixels to moments and one from the windows' terms back to pixels.
 #pragma once
 
 #include "core/divide.h"
@@ -8,7 +8,7 @@
 namespace syncfree::ssim {
 
 inline constexpr int kPassThreads = 256;
-inline constexpr int kMoments = 4;  // of s, d, s^2, d^2; on the way back level and slope of s, d
+inline constexpr int kMoments = 4;  // s, d, s^2, d^2; on the way back levels, then slopes of s, d
 
 struct Extent {
   std::int64_t size[3];
@@ -16,7 +16,7 @@ struct Extent {
   SYNCFREE_HD std::int64_t count() const { return size[0] * size[1] * size[2]; }
 };
 
-// Pixels of some planes, the windows that see them, and what those cover.
+// Pixels of some planes, the windows that cover them, and the places that those windows cover.
 struct Box {
   std::int64_t first_plane;
   std::int64_t planes;
@@ -29,7 +29,7 @@ struct Taps {
   const double* of[3];
 };
 
-// Takes the last coordinate off an index.
+// Removes the last coordinate from a linear index and returns it.
 __device__ inline std::int64_t take_last(std::int64_t& index, std::int64_t size) {
   const std::int64_t rest = divide(index, size);
   const std::int64_t coordinate = index - rest * size;
@@ -58,7 +58,7 @@ struct Pixel {
   double d;
 };
 
-// The pixels of one plane, less the one in its middle: moments then keep their digits.
+// The pixels of one plane relative to the one in its middle, so that moments keep their digits.
 class PlanePixels {
  public:
   __device__ PlanePixels(const BackwardJob<double>& job, std::int64_t plane)
@@ -148,7 +148,8 @@ static __global__ void __launch_bounds__(kPassThreads)
   }
 }
 
-// Moments of each window become its terms, about the pivots too: level - slope * mean.
+// Replaces each window's moments by its terms. Levels are relative to the pivots too: they become
+// level - slope * mean.
 static __global__ void __launch_bounds__(kPassThreads)
     differentiate_kernel(const __grid_constant__ BackwardJob<double> job,
                          const __grid_constant__ Box box, double* values) {
@@ -206,7 +207,7 @@ static __global__ void __launch_bounds__(kPassThreads)
   }
 }
 
-// A pixel's share of the gradient of the image at half the size.
+// A pixel's share of the gradient of the half-size image.
 __device__ inline double pooled_share(const BackwardJob<double>& job, const Image& pooled,
                                       std::int64_t plane, std::int64_t z, std::int64_t y,
                                       std::int64_t x) {
@@ -253,7 +254,7 @@ static __global__ void __launch_bounds__(kPassThreads)
     const double error = weights.by_difference(job.clamp(preds) - job.clamp(target));
     const auto write = [&](const GradientImage& gradient, double pixel, double value) {
       if (gradient.data == nullptr) return;
-      // Pooled images saw no clamp.
+      // The images were pooled before any clamping, so the clamp does not stop the pooled share.
       const double passed = job.clamp.passes(pixel) ? value : 0.0;
       gradient.store(plane_offset(gradient, job.channels, plane) + z * gradient.stride[2] +
                          y * gradient.stride[3] + x * gradient.stride[4],

@@ -1,5 +1,17 @@
-// What the CUDA kernels of the gradient are told, and the launchers that ssim_backward_cuda.cu
+// The parameters of the gradient's CUDA kernels, and the launchers that ssim_backward_cuda.cu
 // chooses from.
+//
+// The kernels have these terms in common:
+// - Terms: what each window passes back to the pixels under it, a level and a slope for s and for d
+//   (ssim_backward_terms.h).
+// - Pivot: a value that is subtracted from pixels before their moments are taken, so that these
+//   keep their digits. Moments, sums and levels are relative to (about) a pivot. A pair of rows is
+//   plain if it needs no pivot but zero. The level of a strip or of rows, unlike that of a window,
+//   is their mean value.
+// - Strip: a range of columns of a plane, down which a warp or a block walks. It is divided into
+//   units of a few rows. A piece is the rows of one strip that a warp or a block processes in one
+//   go; each piece recomputes the halo above and below it.
+// - Window sums (walk and ring path): sums with taps that are scaled so that the end taps are 1.
 #pragma once
 
 #include "core/store_as.h"
@@ -12,14 +24,14 @@ namespace syncfree::ssim {
 
 #include "ssim/ssim_backward_terms.h"
 
-// Strides in elements, in the order (B, C, D, H, W); null data where it is not wanted.
+// Strides in elements, in the order (B, C, D, H, W); `data` is null if the gradient is not wanted.
 struct GradientImage {
   void* data;
   DType dtype;
   std::int64_t stride[5];
-  Image pooled;  // data may be null
+  Image pooled;  // the gradient of the half-size image; data may be null
 
-  // The way of float32 through double would be slow on most GPUs.
+  // float32 without the detour through double, which is slow on most GPUs.
   template <class Acc>
   __device__ void store(std::int64_t index, Acc x) const {
     if (sizeof(Acc) == 4 && dtype == DType::kFloat32)
@@ -55,7 +67,7 @@ struct BackwardJob {
   }
 };
 
-// Of one image: what reaches each of its pixels from the sums of errors.
+// For one image: the weights of its squared and absolute errors in the gradient of each pixel.
 template <class Acc>
 struct alignas(2 * sizeof(Acc)) ErrorWeights {
   Acc squared;
@@ -66,14 +78,14 @@ struct alignas(2 * sizeof(Acc)) ErrorWeights {
       : squared(static_cast<Acc>(2.0 * job.grad_squared_error.of(image))),
         absolute(static_cast<Acc>(job.grad_absolute_error.of(image))) {}
 
-  // By the difference of a pixel in both images.
+  // From the difference between the two images at a pixel.
   __device__ Acc by_difference(Acc difference) const {
     const Acc sign = difference > 0 ? Acc(1) : (difference < 0 ? Acc(-1) : Acc(0));
     return squared * difference + absolute * sign;
   }
 };
 
-// And each of its windows.
+// For one image: the weights of each window's value and contrast, and of each pixel's errors.
 template <class Acc>
 struct ImageWeights {
   Acc value;
@@ -95,26 +107,28 @@ __device__ std::int64_t plane_offset(const Strided& image, std::int64_t channels
   return batch * image.stride[0] + (plane - batch * channels) * image.stride[1];
 }
 
-// Of the default window, on either side.
+// How far the default window reaches on either side of its middle.
 inline constexpr int kReach = 5;
 
-// What windows pass back: a gradient of s or d is a sum of level + slope * (pixel - pivot).
+// The planes of terms. The gradient of a pixel of s or d is the sum, over the windows around it, of
+// tap * (level + slope * (pixel - pivot)).
 enum TermPlane { kLevelS, kSlopeS, kLevelD, kSlopeD, kTermPlanes };
 
-// Fast path for values and errors: 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type,
-// computed in float. Whether walks can find these gradients, and whether they are to, as they are
-// the fastest way for large images.
+// Walk path, the fastest for large images: gradients of values, contrast and errors for the
+// 11 x 11 Gaussian of sigma 1.5 over 2-D images of one type, computed in float. `walks_can` tells
+// whether walks support the problem, and `backward_walks_apply` whether walks or rings take it.
 bool walks_can(const BackwardProblem& problem);
 bool backward_walks_apply(const BackwardProblem& problem, const BackwardJob<float>& job);
 cudaError_t launch_backward_walks(const BackwardJob<float>& job, cudaStream_t stream);
 
-// Sums of a loss, which walks may give along with its gradients. How numbers are split:
-// add_in_any_order.
+// A sum in two parts whose bits do not depend on the order of its additions: see `split` and
+// `add_in_any_order`.
 struct ExactSum {
   double high;
   double low;
 };
 
+// The sums of a loss, which walks and rings can compute along with its gradients.
 struct WalkTotals {
   ExactSum deficit;
   ExactSum absolute_error;  // times WalkResults::scale
@@ -124,29 +138,30 @@ struct WalkTotals {
 struct WalkResults {
   WalkTotals* totals;  // zero between launches; null where no loss is wanted
   float* loss;
-  double weight;     // of one minus SSIM; the rest is that of the mean absolute error
-  double windows;    // of the batch, as many as its pixels
-  float scale;       // a power of two about one over the range
-  bool wants_error;  // where it weighs something, and so a gradient arrives for it
+  double weight;     // of 1 - SSIM; 1 - weight is that of the mean absolute error
+  double windows;    // in the batch, as many as its pixels
+  float scale;       // a power of two near 1 / range
+  bool wants_error;  // its weight is not zero, so that a gradient arrives for it
 };
 
 bool walks_give_loss(const BackwardJob<float>& job);
 cudaError_t launch_backward_walks_with_loss(const BackwardJob<float>& job,
                                             const WalkResults& results, cudaStream_t stream);
 
-// Both for those walks that rings do faster, whose waiting rows stand in shared memory. They take
-// window sums of their own (`gradient_ring_tap_sum`).
+// Ring path: faster than walks where it applies, with or without a loss. It keeps the last rows of
+// sums in shared memory. Its taps differ, so its window sums have a tap sum of their own
+// (`gradient_ring_tap_sum`).
 bool gradient_rings_apply(const BackwardJob<float>& job);
 double gradient_ring_tap_sum();
 cudaError_t launch_gradient_rings(const BackwardJob<float>& job, const WalkResults& results,
                                   cudaStream_t stream);
 
-// Fast path: the same for all images and results.
+// Strip path: the same window for images of any size, with all that may arrive.
 bool backward_strips_apply(const BackwardProblem& problem);
 cudaError_t launch_backward_strips(const BackwardJob<float>& job, const Axis& axis,
                                    cudaStream_t stream);
 
-// Any window, 2-D and 3-D, any types, computed in double.
+// General path: any window, 2-D and 3-D, any types, computed in double.
 std::size_t backward_general_scratch(const BackwardProblem& problem);
 cudaError_t launch_backward_general(const BackwardProblem& problem, const BackwardJob<double>& job,
                                     void* scratch, cudaStream_t stream);

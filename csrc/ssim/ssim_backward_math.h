@@ -1,4 +1,7 @@
-// What the gradient on the CPU and on CUDA share: which windows see a pixel, and what arrives.
+// What the CPU and CUDA gradients share: which windows cover a pixel, and the incoming gradients.
+//
+// A place is a position on an axis that continues beyond the image by reflection. A pixel has a
+// place of its own and one for each of its mirror images.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +20,7 @@ struct Span {
   SYNCFREE_HD std::int64_t size() const { return end - begin; }
 };
 
-// One spatial axis with its images and its map.
+// One spatial axis: the sizes of the images and of the map, and the window.
 struct BackwardAxis {
   std::int64_t size;
   std::int64_t windows;  // positions of the map
@@ -27,19 +30,19 @@ struct BackwardAxis {
   SYNCFREE_HD bool near_begin(Span pixels) const { return pixels.begin <= pad; }
   SYNCFREE_HD bool near_end(Span pixels) const { return pixels.end >= size - pad; }
 
-  // All windows that see one of the pixels, directly or mirrored, and at most some between.
+  // A range that contains all windows that cover one of the pixels or one of its mirror images.
   SYNCFREE_HD Span windows_over(Span pixels) const {
     const std::int64_t begin = pixels.begin + pad - taps + 1, end = pixels.end + pad;
     return {near_begin(pixels) || begin < 0 ? 0 : begin,
             near_end(pixels) || end > windows ? windows : end};
   }
 
-  // The positions of the mirrored axis that these windows cover.
+  // The places that these windows cover.
   SYNCFREE_HD Span covered_by(Span of_windows) const {
     return {of_windows.begin - pad, of_windows.end - pad + taps - 1};
   }
 
-  // The positions of the mirrored axis where the pixels stand.
+  // A range that contains all places of the pixels.
   SYNCFREE_HD Span places_of(Span pixels) const {
     Span places = pixels;
     if (near_begin(pixels)) places.begin = -smaller(pixels.end - 1, pad);
@@ -47,12 +50,12 @@ struct BackwardAxis {
     return {smaller(places.begin, pixels.begin), larger(places.end, pixels.end)};
   }
 
-  // The windows that cover one such position.
+  // The windows that cover one place.
   SYNCFREE_HD Span windows_at(std::int64_t place) const {
     return {larger(place + pad - taps + 1, 0), smaller(place + pad + 1, windows)};
   }
 
-  // Calls f with each position where pixel i stands: its own, and its mirror images.
+  // Calls f with each place of pixel i: its own, and those of its mirror images.
   template <class F>
   SYNCFREE_HD void each_place(std::int64_t i, F&& f) const {
     f(i);
@@ -73,10 +76,10 @@ inline BackwardAxis backward_axis(const Problem& problem, int axis) {
   return {size, std::max<std::int64_t>(map_size(window, size), 0), window.taps, window.pad};
 }
 
-// How what arrives for one element of a result spreads over the windows of an image.
+// The fraction of a result's incoming gradient that each window of an image receives.
 struct WindowShares {
-  double value;     // of the gradient of the image's value
-  double contrast;  // of its contrast term
+  double value;     // from the image's value
+  double contrast;  // from its contrast term
 };
 
 inline WindowShares window_shares(const Problem& problem) {
@@ -90,12 +93,12 @@ inline WindowShares window_shares(const Problem& problem) {
   return {1.0 / windows, cropped > 0.0 ? 1.0 / cropped : 0.0};
 }
 
-// What arrives for one image, in double.
+// The incoming gradient of a result, in double: one element for each image, or a constant.
 struct Upstream {
   const void* data;
   DType dtype;
   std::int64_t stride;
-  double constant;  // without data
+  double constant;  // if `data` is null
 
   SYNCFREE_HD double of(std::int64_t image) const {
     return data == nullptr ? constant : load_as<double>(data, dtype, image * stride);

@@ -1,14 +1,14 @@
-// How what a walk has of all strips, which lie behind one another, falls into pieces.
+// How a share of units falls into pieces (see ssim_backward_job.cuh).
 #pragma once
 
 #include "ssim/ssim_backward_job.cuh"
 
 namespace syncfree::ssim {
 
-inline constexpr int kUnitRows = 8;  // planes are cut at multiples of these
+inline constexpr int kUnitRows = 8;  // of a unit; planes are cut at multiples of it
 
-// Calls `run(plane, strip, top, end)` for rows [top, end) of a plane's strip: units [unit, end)
-// that lie below each other are one piece.
+// Calls `run(plane, strip, top, end)` for each piece of the units [unit, end): rows [top, end) of a
+// plane's strip.
 template <class Strips, class Run>
 __device__ void for_each_piece(const Strips& strips, int height, std::int64_t unit,
                                std::int64_t end, const Run& run) {

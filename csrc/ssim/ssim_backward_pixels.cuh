@@ -1,5 +1,5 @@
-// How the warps of the gradient read pixels and write gradients: as vectors of one type, one by one
-// of one type, or of any two types.
+// How the gradient kernels read pixels and write gradients: as aligned vectors, as single elements
+// of one type, or as elements of any two types.
 #pragma once
 
 #include "ssim/ssim_backward_job.cuh"
@@ -8,9 +8,9 @@
 namespace syncfree::ssim {
 
 inline constexpr int kWalkColumns = 2;  // of one lane of a walk
-inline constexpr int kPairRows = 2;     // pivots are chosen for so many at a time
+inline constexpr int kPairRows = 2;     // pivots are chosen for two rows at a time
 
-// One element at an index, of both images and of their gradients.
+// Single elements of type T, which both images and their gradients have.
 template <class T>
 struct PixelsOf {
   using Element = T;
@@ -32,8 +32,8 @@ struct PixelsOf {
   }
 };
 
-// Neighbours at one aligned address, `kCount` of the gradients, and rows of both images at the same
-// offset.
+// Aligned vectors: the images as VectorRows reads them, rows of both at the same offset, and
+// `kCount` neighboring elements of the gradients.
 template <class T, int kCount = kWalkColumns>
 struct VectorPixelsOf : PixelsOf<T> {
   static constexpr bool kAligned = true;
@@ -44,7 +44,7 @@ struct VectorPixelsOf : PixelsOf<T> {
     if (!VectorRows<T>::apply(job.preds, job.target, geometry)) return false;
     for (const GradientImage* gradient : {&job.grad_preds, &job.grad_target}) {
       if (gradient->data == nullptr) continue;
-      // Offsets of rows within a plane are 32-bit numbers here.
+      // Kernels compute offsets of rows within a plane in 32 bits.
       if (gradient->stride[4] != 1 || geometry.size[1] * gradient->stride[3] > INT32_MAX ||
           reinterpret_cast<std::uintptr_t>(gradient->data) % (kCount * sizeof(T)) != 0)
         return false;
@@ -55,6 +55,7 @@ struct VectorPixelsOf : PixelsOf<T> {
   }
 };
 
+// Single elements of types that are known only at run time.
 struct PixelsOfAnyType {
   __device__ static float load(const Image& image, std::int64_t index) {
     return load_pixel<float>(image, index);
@@ -64,8 +65,8 @@ struct PixelsOfAnyType {
   }
 };
 
-// What one pixel gets: `along_s` and `along_d` from the windows around it, and from its own error
-// where `kErrors`.
+// The gradients of one pixel: from `along_s` and `along_d`, which the windows around it contribute,
+// and, if `kErrors`, from its own error.
 template <bool kErrors>
 __device__ void gradients_of_pixel(float along_s, float along_d, float scale, float difference,
                                    const ErrorWeights<float>& errors, float& by_preds,

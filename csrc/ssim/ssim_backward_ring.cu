@@ -1,5 +1,5 @@
-// Gradients by rings: of which walks. Those of errors beside them are compiled next to this file:
-// each takes a while.
+// Ring path of the gradient: which images take it. Kernels for gradients of errors are compiled in
+// a file of their own, since each kernel takes a while to compile.
 #include "ssim/ssim_backward_ring_launch.cuh"
 
 namespace syncfree::ssim {
@@ -7,8 +7,8 @@ namespace syncfree::ssim {
 extern template cudaError_t launch_gradient_rings_as<true>(const BackwardJob<float>&,
                                                            const WalkResults&, cudaStream_t);
 
-// By the shape of the image alone, as walks: strips must be mostly full, and rows many beside the
-// 22 that each piece has more.
+// Of the images that rings support, the shape alone decides, as for walks: strips must be mostly
+// full, and the rows many compared with the 22 more that each piece computes.
 bool gradient_rings_apply(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 192;
   const std::int64_t height = job.axes[1].size, width = job.axes[2].size;

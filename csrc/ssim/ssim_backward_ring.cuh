@@ -1,9 +1,12 @@
-// Gradients, and the mean value on the way, where a multiprocessor has 227 KiB of shared memory:
-// each warp walks down a strip by itself, first of windows, as in the forward pass (RingWalk), to
-// find what they pass back, and a row behind of pixels, to sum that up over the windows around
-// each. Rows that wait for either stand in shared memory.
+// Ring path of the gradient, which can also give the mean value, for multiprocessors with 227 KiB
+// of shared memory. Each warp walks down a strip by itself. For each row it adds up a row of
+// windows, as in the forward pass (RingWalk), and finds their terms; one row behind, it sums the
+// terms of the windows around each pixel.
 //
-// Mirror images cost nothing, as in ssim_backward_strip.cuh.
+// The path is named after its ring buffer in shared memory, which holds the last six rows of sums
+// along a row, of moments and of terms. The rows of that buffer are called lines.
+//
+// Mirrored borders are handled as in ssim_backward_strip.cuh.
 #pragma once
 
 #include "ssim/gradient_shares.h"
@@ -17,7 +20,7 @@ __global__ void __launch_bounds__(32, kGradientWarps)
                          const __grid_constant__ GradientStrips strips,
                          const __grid_constant__ WalkResults results) {
   if constexpr (!kCompilesRingStrips) {
-    __trap();  // an error, where nothing would be written
+    __trap();  // better an error than a launch that writes nothing
   } else {
     __shared__ GradientMemory<typename Access::Element> memory;
     GradientRing<Access, kErrors> ring(job, memory, results, job.current_constants());

@@ -1,4 +1,4 @@
-// Gradients of values and errors, by rings.
+// Ring path: the kernels for gradients of values and errors.
 #include "ssim/ssim_backward_ring_launch.cuh"
 
 namespace syncfree::ssim {

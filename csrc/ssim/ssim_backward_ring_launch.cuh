@@ -1,4 +1,4 @@
-// How images are cut for rings of gradients, and their launch for each type.
+// How the ring path cuts images into strips, and its launch for each type.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace syncfree::ssim {
 
-// Two strips at least, one for each edge of the image, which walks are wide enough for.
+// At least two strips, so that none touches both edges of the image: images that take rings are
+// wide enough.
 inline GradientStrips cut_for_gradient_rings(std::int64_t height, std::int64_t width) {
   const std::int64_t inside = width - 2 * kMargin;
   const std::int64_t least = (inside + kMostOutputs - 1) / kMostOutputs;

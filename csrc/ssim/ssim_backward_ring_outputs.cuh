@@ -1,5 +1,6 @@
-// Sums what the windows around each pixel pass back, down a lane's four columns: it comes out of
-// shared memory and leaves as the gradients of both images, with those of the errors of each pixel.
+// Sums the terms of the windows around each pixel, down a lane's four columns: reads them from
+// shared memory and writes the gradients of both images, to which it adds those of each pixel's
+// errors.
 #pragma once
 
 #include "ssim/gradient_orders.h"
@@ -18,7 +19,7 @@ class RingOutputs {
                          GradientMemory<Element>& memory)
       : job_(job), results_(results), memory_(memory) {}
 
-  // What the warp shares, between two barriers.
+  // Sets what the warp shares. Between two barriers.
   __device__ void place(const GradientPiece& piece) {
     const ImageWeights<float> arriving(job_, piece.plane / job_.channels);
     const auto plane_of = [&](const GradientImage& gradient) -> Element* {
@@ -29,7 +30,7 @@ class RingOutputs {
     memory_.planes = {plane_of(job_.grad_preds), plane_of(job_.grad_target)};
     memory_.errors = arriving.errors;
     memory_.outputs.one = 1.0f;
-    // The derivatives of squares and of a quotient hold a factor of 4.
+    // The factor of 4 of window_gradient(): the derivatives of squares and of a quotient hold it.
     memory_.outputs.scale = memory_.pixels.scale * 4.0f * arriving.value;
   }
 
@@ -43,18 +44,18 @@ class RingOutputs {
     if constexpr (kErrors) absolute_error_ = 0.0f;
   }
 
-  // Asks for the pixels of a row of outputs.
+  // Issues the loads of the pixels in a row of outputs.
   __device__ void fetch(int y) {
     const int row = min(max(y, 0), height() - 1);
     load(job_.preds, settled(memory_.images.preds), row, preds_);
     load(job_.target, settled(memory_.images.target), row, target_);
   }
 
-  // Asks for the terms with which a row begins.
+  // Loads the first of a row's planes of terms.
   __device__ void ask(const LinePlace& lines) { load(kOrders.terms[0].plane, lines); }
 
-  // Terms of a row of windows enter, and the row of outputs `y` is complete and leaves. Levels of
-  // windows are those about `window_pivot` of each lane, if there are any.
+  // Adds a row of terms, which completes the row of outputs `y`, and writes that. With kPivots, the
+  // levels of each lane's windows are relative to its `window_pivot`.
   template <bool kPivots>
   __device__ void take_row(const LinePlace& lines, int y, const SumDifference& window_pivot = {}) {
     SumDifference pivot{0.0f, 0.0f};
@@ -63,12 +64,12 @@ class RingOutputs {
     Complete sums;
     add_terms<kPivots, 0>(lines, pivot, window_pivot, sums);
     if (has_edge_) halve_edge(sums);
-    __syncwarp();  // which keeps the compiler from waiting for the pixels before
+    __syncwarp();  // keeps the compiler from waiting for the pixels earlier
     finish<kPivots>(y, pivot, sums);
   }
 
-  // Makes what is under way and what waits relative to pivots that lie `delta` further, in units of
-  // window sums.
+  // Makes partial sums and lines relative to pivots that are `delta` larger, in units of window
+  // sums.
   __device__ void move_pivot(const SharedPlace& first_line, const SumDifference& delta) {
     sums_[kLevelS].move(sums_[kSlopeS], delta.s);
     sums_[kLevelD].move(sums_[kSlopeD], delta.d);
@@ -79,13 +80,13 @@ class RingOutputs {
     }
   }
 
-  // What the windows are about that stand where the lane's own pixels do.
+  // The pivots of the windows in the lane's output columns, given those of each lane's own windows.
   __device__ SumDifference own_pivot(const SumDifference& of_windows) const {
     const int lane = window_lane(first_);
     return {__shfl_sync(kWarp, of_windows.s, lane), __shfl_sync(kWarp, of_windows.d, lane)};
   }
 
-  // An image may end with a part of a unit.
+  // Adds the errors of a last, incomplete unit of the image.
   __device__ void end() {
     if constexpr (kErrors)
       if (wants_sums()) keep_errors();
@@ -125,8 +126,8 @@ class RingOutputs {
     if constexpr (!kIsLast) add_terms<kPivots, kStep + 1>(lines, pivot, window_pivot, sums);
   }
 
-  // Which lane has the windows of a column. The strip's first output stands where lane 0 has its
-  // own, and windows begin kMargin before, but at the image's edge.
+  // The lane that has the windows of a column. Lane 0's outputs begin at the strip's first column
+  // and its windows kMargin before that, except at the left edge of the image.
   __device__ int window_lane(int column) const {
     const int left = first_ - kColumns * static_cast<int>(threadIdx.x);
     return min(max((column - max(left - kMargin, 0)) / kColumns, 0), 31);
@@ -142,7 +143,8 @@ class RingOutputs {
     level_line.store_vector(level);
   }
 
-  // Levels of windows about pivots of their own become those at the pivot of this lane.
+  // Makes the levels of windows, which are relative to pivots of their own, relative to this
+  // lane's.
   __device__ void move_levels(TermPlane slopes, float pivot, float window_pivot) {
     float slope[kRingColumns];
     TermInput::load_terms(terms(slopes), slope);
@@ -154,7 +156,7 @@ class RingOutputs {
     }
   }
 
-  // A pixel on an edge is its own mirror image.
+  // A pixel on an edge is its own mirror image, so its sums count half.
   __device__ void halve_edge(Complete& sums) const {
     for_columns_at_edge<Access>(first_, width(), [&sums](int c) {
 #pragma unroll
@@ -171,7 +173,7 @@ class RingOutputs {
       target[c] = to<float>(target_[c]);
     }
     OutputInputs k;
-    // Not before the sums, whose way through shared memory precedes it.
+    // Loaded no earlier than the sums, whose accesses to shared memory precede it.
     SharedPlace(&memory_.outputs.scale_of_sums).load_vector(&k.scale_of_sums);
     const bool counts = static_cast<unsigned>(y - top_) < static_cast<unsigned>(rows_);
     if constexpr (kErrors) {
@@ -200,7 +202,8 @@ class RingOutputs {
     store(job_.grad_target, planes.grad_target, counts, y, target);
   }
 
-  // Of the unit that ends above a row. In shared memory, for a lane's own sum takes four registers.
+  // Adds up the errors of the unit that ends above this row. The sum is in shared memory, since one
+  // in each lane would take four registers.
   __device__ void keep_errors() {
     const ExactSum of_lane = split(static_cast<double>(absolute_error_ * results_.scale));
     const double high = warp_sum(of_lane.high), low = warp_sum(of_lane.low);
@@ -211,7 +214,7 @@ class RingOutputs {
     absolute_error_ = 0.0f;
   }
 
-  // Within 32 bits, which VectorPixelsOf sees to.
+  // Fits into 32 bits, which VectorPixelsOf::apply ensures.
   __device__ static unsigned offset(std::int64_t pitch, int y, int column) {
     return static_cast<unsigned>(y) * static_cast<unsigned>(pitch) + column;
   }
@@ -242,7 +245,8 @@ class RingOutputs {
       for (int c = 0; c < kColumns; ++c) rounded[c] = Access::rounded(x[c]);
       VectorOf<sizeof(rounded)> vector;
       memcpy(&vector, rounded, sizeof(vector));
-      // Not from a uniform register, which no instruction multiplies with a constant from memory.
+      // `anew` keeps y out of a uniform register: no instruction multiplies such a register by a
+      // constant from memory.
       const unsigned at = offset(gradient.stride[3], anew(y), first_);
       store_streaming_if(counts, reinterpret_cast<decltype(vector)*>(plane + at), vector);
     } else if (counts) {
@@ -260,10 +264,10 @@ class RingOutputs {
   TermSums sums_[kTermPlanes];
   TermInput input_;
   int top_;               // of the piece
-  int rows_;              // of outputs the lane has
+  int rows_;              // rows of outputs that the lane writes
   int first_;             // of the lane's columns
-  bool has_edge_;         // of the image; the same in a warp
-  float absolute_error_;  // of the unit under way
+  bool has_edge_;         // the piece lies at an edge of the image; uniform in a warp
+  float absolute_error_;  // of the current unit
   Element preds_[kColumns];
   Element target_[kColumns];
 };

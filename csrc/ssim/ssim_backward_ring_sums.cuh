@@ -1,20 +1,20 @@
-// Sums of what windows pass back, around each pixel, as the rows of a strip go by: as window sums
-// (ssim_ring_sums.cuh), four of each column under way in registers, the last six rows in shared
-// memory.
+// Sums of the terms of the windows around each pixel, row by row down a strip. As for window sums
+// (ssim_ring_sums.cuh), four partial sums of each column are kept in registers and the last six
+// rows of sums along a row in shared memory.
 #pragma once
 
 #include "ssim/ssim_backward_ring_memory.cuh"
 
 namespace syncfree::ssim {
 
-// What a step down one plane of terms takes in: those around the lane's pixels in one row, and the
-// rows that they meet.
+// The inputs of one step down a plane of terms: the terms around the lane's pixels in one row, and
+// the lines of three and six rows ago that are combined with it.
 struct TermInput {
   float x[kRingColumns];
   RingRows rows;
   LinePlace place;
 
-  // `own` is where the terms of the lane's first column stand.
+  // `own` is the place of the terms of the lane's first column.
   __device__ void load(const SharedPlace& own, const LinePlace& lines) {
     load_terms(own, x);
     place = lines;
@@ -30,13 +30,13 @@ struct TermInput {
   }
 };
 
-// Of one plane of terms.
+// The partial sums of one plane of terms.
 class TermSums {
  public:
   __device__ void clear() { sums_.clear(); }
 
-  // Takes in a row and gives out the sums of the outputs that end with it. What the next step needs
-  // is asked for on the way.
+  // Adds a row, and gives the sums of the outputs that it completes. `ask_ahead` loads what the
+  // next step needs.
   template <TapOrder kOrder, bool kAsksBeforeStore, class Ask>
   __device__ void add_row(const TermInput& input, float (&complete)[kColumns],
                           const Ask& ask_ahead) {
@@ -55,7 +55,7 @@ class TermSums {
     for (int c = 0; c < kColumns; ++c) complete[c] = sums_.add(c, outer[c], third[c]);
   }
 
-  // These are levels; makes them those at a pivot that lies `delta` further.
+  // For sums of levels: makes them relative to a pivot that is `delta` larger.
   __device__ void move(const TermSums& slopes, float delta) {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)

@@ -1,4 +1,4 @@
-// From the sums over a lane's windows to what they pass back, four columns at once.
+// From the window sums of a lane's four columns to the windows' terms.
 #pragma once
 
 #include "ssim/ssim_backward_ring_memory.cuh"
@@ -8,10 +8,10 @@ namespace syncfree::ssim {
 
 struct LaneTerms {
   float of[kTermPlanes][kColumns];
-  float deficit;  // sum over the columns of half of one minus SSIM
+  float deficit;  // sum over the columns of (1 - SSIM) / 2
 };
 
-// `zero_s` and `mean_of_d` tell what the moments are about. Levels are those at the pivot.
+// `zero_s` and `mean_of_d` add what was subtracted from s and d. Levels are relative to the pivot.
 template <class MeanOfD>
 __device__ LaneTerms terms_of(const StripMoments& sums, float twice_c1, float twice_c2,
                               float zero_s, const MeanOfD& mean_of_d) {
@@ -25,7 +25,7 @@ __device__ LaneTerms terms_of(const StripMoments& sums, float twice_c1, float tw
     const float u =
         at_least(fmaf(sums.ss[c], kTapSum, fmaf(-sums.s[c], sums.s[c], twice_c2)), twice_c2);
     const float v = at_least(fmaf(sums.dd[c], kTapSum, -__fmul_rn(sums.d[c], sums.d[c])), 0.0f);
-    // As window_gradient(), without its factor of 4: reciprocals first, for squares may leave the
+    // As window_gradient(), without its factor of 4. Reciprocals first, since squares may leave the
     // range of float.
     const float by_tw = inverse_of(t + w), by_uv = inverse_of(u + v);
     const float w_share = w * by_tw, v_share = v * by_uv;

@@ -1,4 +1,4 @@
-// The walk of one warp down 128 columns of windows: rows of pixels come in, gradients leave.
+// The walk of one warp down 128 columns of windows, from rows of pixels to rows of gradients.
 #pragma once
 
 #include "ssim/ssim_backward_ring_outputs.cuh"
@@ -8,8 +8,8 @@
 namespace syncfree::ssim {
 
 // A row of pixels completes a row of windows, whose terms go through shared memory to the sums
-// around each pixel: between two barriers a row of windows is added up, and what the one before it
-// passes back.
+// around each pixel. Between two barriers a warp adds up a row of windows and the terms of the row
+// of windows before it.
 template <class Access, bool kErrors>
 class GradientRing {
  public:
@@ -29,14 +29,16 @@ class GradientRing {
 
   __device__ void run(const GradientPiece& piece) {
     begin(piece);
-    // The first rows complete no window that the piece needs. Terms and rows of an earlier piece
-    // that stand where theirs would be reach no output that counts: sums are of eleven rows each,
-    // and the first that counts begins with the terms of the row `piece.top`. So does the deficit.
+    // The first rows complete no window that the piece needs, so only pixels are added up. The
+    // terms and lines that belong to these rows are left over from an earlier piece, but reach no
+    // output that counts: each sum has eleven rows, and the first output that counts begins with
+    // the terms that are found when row_ is piece.top. The same holds for the deficit.
     while (is_plain_ && row_ < piece.top) take_row_of_pixels();
-    // The last terms enter with a row of windows that nobody needs, whose pair ends with another.
+    // The last terms are added beside a row of windows that nobody needs, and another such row
+    // completes its pair.
     const int end = piece.end + 2 * kReach + 1;
     while (row_ < end) {
-      // Loops of their own: sums then stay in the registers in which they are.
+      // Loops of their own, so that sums stay in the same registers.
       if (is_plain_) {
         do take_row();
         while (row_ % kPairRows != 0 || (is_plain_ && row_ < end));
@@ -50,7 +52,7 @@ class GradientRing {
     outputs_.end();
   }
 
-  // Over all pieces, by the first lane.
+  // The sums over all pieces, in lane 0; zero in all others.
   __device__ LaneTotals totals() const {
     if (threadIdx.x != 0) return {};
     return {split(memory_.deficit), memory_.absolute_error, 0, 0};
@@ -67,7 +69,7 @@ class GradientRing {
   __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
 
   __device__ void begin(const GradientPiece& piece) {
-    __syncwarp();  // for those that read the last piece's
+    __syncwarp();  // other lanes may still read the last piece's values
     memory_.piece = piece;
     pixels_.start(piece);
     outputs_.place(piece);
@@ -81,8 +83,8 @@ class GradientRing {
     s_.clear();
     d_.clear();
     outputs_.start(piece, place_);
-    // Odd and even rows of a pair are those of the image, and windows kReach above: what a piece
-    // begins with changes no bit.
+    // Pairs begin at even rows of the image, and windows lie kReach rows above the row that
+    // completes them: where a piece begins changes no bit.
     row_ = piece.top - 2 * kReach;
     next_event_ = piece.top;
     last_pair_ = {};
@@ -94,7 +96,7 @@ class GradientRing {
     for (int i = 0; i < 2 * kPairRows; ++i) {
       if (i == 2 * kPairRows - 1) enter();
       const PixelSums of_row = pixels_.take(first[i]);
-      if (i % kPairRows != 0) judge(of_row);  // that of the pair before for the sums alone
+      if (i % kPairRows != 0) judge(of_row);  // the pair before is judged for its sums alone
       of_first_ = of_row;
     }
     pixels_.ask(row_ + kPairRows, raw_);
@@ -108,9 +110,10 @@ class GradientRing {
     mirror_edge();
   }
 
-  // Whether zero is good enough a pivot for the pair that has been taken, and for all that is under
-  // way. One lane's need is that of all: windows beside an edge need a pivot where the edge has
-  // none.
+  // Decides whether the next pair is taken without pivots. Zero must be good enough for the pair of
+  // rows that was converted last, and all partial sums and lines in use must be about zero. If one
+  // lane needs a pivot, all take one: beside an edge in the picture windows need pivots, though the
+  // lane whose pixels include the edge does not.
   __device__ void judge(const PixelSums& of_second) {
     const PixelSums pair = of_first_ + of_second;
     const PixelSums two_pairs = last_pair_ + pair;
@@ -125,7 +128,7 @@ class GradientRing {
     return {place_.line() + offsets_.now(), place_.line() + offsets_.third()};
   }
 
-  // A row that needs no pivots.
+  // Takes a row that needs no pivots.
   __device__ void take_row() {
     const LinePlace lines = this->lines();
     StripMoments sums;
@@ -137,7 +140,7 @@ class GradientRing {
     hand_on(terms);
   }
 
-  // Of the first rows of a piece.
+  // Takes one of the first rows of a piece, of which only the sums of pixels are needed.
   __device__ void take_row_of_pixels() {
     StripMoments sums;
     add_row<false>(lines(), NoPivots{}, NoPivots{}, sums);
@@ -148,7 +151,8 @@ class GradientRing {
     __syncwarp();
   }
 
-  // Of pairs of rows, the latest first. Windows are about that before the last.
+  // Pivots that were chosen for pairs of rows, the latest first. Windows are relative to that of
+  // the pair before the last.
   struct Levels {
     SumDifference last;
     SumDifference open;
@@ -161,7 +165,7 @@ class GradientRing {
     outputs_.template take_row<true>(lines, row_ - 2 * kReach - 1, levels.oldest);
     const bool is_first = row_ % kPairRows == 0;
     if (is_first) choose_pivots(levels, about_s, about_d);
-    // Three rows before the first of a pair lies in the pair before the last.
+    // The row three before the first one of a pair belongs to the pair before the last.
     const auto of_row = [is_first](const RingPivots& about) {
       return RingPivots{about.now, is_first ? about.open : about.last, about.open, about.oldest};
     };
@@ -197,7 +201,8 @@ class GradientRing {
     d_.move_pivot(about_d.oldest, about_d.open);
   }
 
-  // The row that has entered completes the windows whose middle is kReach rows above it.
+  // Adds the row in shared memory, which completes the windows whose middle is kReach rows above
+  // it.
   template <bool kPivots, class About>
   __device__ void add_row(const LinePlace& lines, const About& about_s, const About& about_d,
                           StripMoments& sums) {
@@ -211,10 +216,10 @@ class GradientRing {
     });
   }
 
-  // Windows of the row count, for the value too.
+  // Accounts for edges of the image in the terms of a row of windows, and for the row in the value.
   __device__ void count(LaneTerms& terms) {
     if (has_edge_) double_edge(terms);
-    // One condition for what few rows need.
+    // A single condition for everything that only few rows need.
     const int y = row_ - kReach;
     if (y == next_event_) take_event(y, terms);
     deficit_ += terms.deficit;
@@ -233,7 +238,8 @@ class GradientRing {
     if (y < height()) next_event_ = min(next_event_, y < last ? last : height());
   }
 
-  // What stands on an edge is its own mirror image: it counts twice here, and half in the end.
+  // A window on an edge is its own mirror image: its terms are doubled here and the gradients there
+  // halved in the end.
   __device__ void double_edge(LaneTerms& terms) const {
     for_columns_at_edge<Access>(pixels_.first(), width(), [&terms](int c) {
 #pragma unroll
@@ -241,9 +247,10 @@ class GradientRing {
     });
   }
 
-  // Of the unit that ends above row `y`. Rows above and below the piece are others' to count. Each
-  // lane's is rounded to a multiple of 2^-31, of which a double adds up 2^22, of up to 32 windows,
-  // in any order; no digit is missing in a float near one.
+  // Adds up the deficit of the unit that ends above row `y`, if that lies in the piece: rows above
+  // and below it are counted by others. Each lane's sum, over up to 32 windows, is rounded to a
+  // multiple of 2^-31. A double adds these up exactly, in any order, to 2^22; and no digit is
+  // missing in a float near one.
   __device__ void keep_deficit(int y) {
     const GradientPiece& piece = memory_.piece;
     if (y > piece.top && y <= piece.end) {
@@ -266,11 +273,11 @@ class GradientRing {
     input_.load(row, columns, {lines.now + kMoments, lines.third + kMoments});
   }
 
-  // Terms and the next row go into shared memory, and the row behind that comes from global memory.
+  // Stores the terms and the next row of pixels to shared memory, and loads the row after that.
   __device__ void hand_on(const LaneTerms& terms) {
     ++row_;
     offsets_.advance();
-    __syncwarp();  // which keeps the compiler from waiting for the pixels before
+    __syncwarp();  // keeps the compiler from waiting for the pixels earlier
     publish(terms);
     take_pixels();
     outputs_.fetch(row_ - 2 * kReach - 1);
@@ -285,7 +292,7 @@ class GradientRing {
     pixels_.ask(row_ + kPairRows, raw_);
   }
 
-  // What the lane's windows pass back goes into shared memory.
+  // Stores the terms of the lane's windows to shared memory.
   __device__ void publish(const LaneTerms& terms) const {
     if (!pixels_.is_inside()) return;
     const SharedPlace place = place_.terms() + terms_offset_;
@@ -294,8 +301,8 @@ class GradientRing {
       (place + plane * Memory::kTermPitch).store_vector(terms.of[plane]);
   }
 
-  // Pixels and windows beyond an edge of the image, which is its own mirror image, are those
-  // inside: eight lanes for each plane, and five columns.
+  // Copies pixels and terms inside an edge of the image to their mirror images beyond it, by eight
+  // lanes for each plane and in five columns. The edge is its own mirror image.
   __device__ void mirror_edge() const {
     if (!has_edge_) return;
     __syncwarp();
@@ -310,7 +317,7 @@ class GradientRing {
     (pixel + -inwards).store((pixel + inwards).load());
   }
 
-  static constexpr int kPairsAboutPivots = 4;  // until a level is no longer in use
+  static constexpr int kPairsAboutPivots = 4;  // for so many pairs a level remains in use
 
   const BackwardJob<float>& job_;
   Memory& memory_;
@@ -322,18 +329,18 @@ class GradientRing {
   PixelSums last_pair_;  // and of the pair before
   bool s_is_plain_;      // no lane needs pivots for the pair
   bool d_is_plain_;
-  int about_pivots_;  // pairs to be taken about pivots other than zero, the current one included
-  bool is_plain_;     // neither the pair nor anything under way needs pivots; the same in a warp
+  int about_pivots_;  // pairs still to be taken about pivots other than zero, this one included
+  bool is_plain_;     // neither the pair nor what was begun before needs pivots; uniform in a warp
   RingOutputs<Access, kErrors> outputs_;
   Row raw_;
   LanePlace<Element> place_;
   LineOffsets offsets_;
-  int terms_offset_;  // of lane 0
-  int row_;           // that stands in shared memory
-  int next_event_;    // row of windows
-  bool has_edge_;     // of the image, one of both; the same in a warp
-  int edge_;          // where terms of windows on it stand in their row
-  float deficit_;     // of the unit under way
+  int terms_offset_;  // where lane 0's terms begin in their row
+  int row_;           // the row of pixels in shared memory
+  int next_event_;    // the next row of windows for `take_event`
+  bool has_edge_;     // the piece lies at one edge of the image; uniform in a warp
+  int edge_;          // where the terms of windows on that edge lie in their row
+  float deficit_;     // of the current unit
 };
 
 }  // namespace syncfree::ssim

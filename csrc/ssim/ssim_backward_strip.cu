@@ -1,4 +1,4 @@
-// Fast path of the gradient: which images it takes, how they are cut, and its launch.
+// Strip path of the gradient: which images it takes, how they are cut, and its launch.
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,7 +8,7 @@
 namespace syncfree::ssim {
 namespace {
 
-// Each piece takes the halo above and below it anew; more pieces fill the GPU better. A piece
+// Each piece recomputes the halo above and below it, but more pieces fill the GPU better. A piece
 // begins at a multiple of a step's rows, so its height changes no bit of the result.
 int rows_of_piece(std::int64_t strips, std::int64_t height) {
   const std::int64_t slots =
@@ -51,7 +51,8 @@ cudaError_t start(const BackwardJob<float>& job, const GaussianTaps& taps, cudaS
 
 bool backward_strips_apply(const BackwardProblem& problem) {
   const Problem& images = problem.forward;
-  // Without padding the border weighs nothing, but what arrives for a map has another size.
+  // Without padding, windows at the border get a weight of zero. Only the incoming gradient of a
+  // map has another size then, which this path does not support.
   const int pad = images.axes[1].pad;
   const bool pads = pad == kReach || (pad == 0 && problem.grad_map.data == nullptr);
   const auto is_default = [&](const Axis& axis) {

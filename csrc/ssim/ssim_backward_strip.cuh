@@ -1,14 +1,14 @@
-// Fast path of the gradient: a block walks down a strip of columns, eight rows a step.
+// Strip path of the gradient: a block walks down a strip of columns, eight rows a step.
 //
-// Each step passes eight rows through five stages, with a barrier between: pixels as s and d, their
-// moments along rows, moments of whole windows and the windows' derivatives, these summed along
-// rows, and along columns. Each stage follows the one before it by five rows, so that nothing is
-// computed twice but the halo at both ends of a block's rows and columns.
+// Each step passes eight rows through five stages, with barriers between them: pixels become s and
+// d; moments along rows; moments of whole windows, and their terms; sums of terms along rows; and
+// sums along columns. Each of the two stages along columns lags five rows behind its input, so that
+// nothing is computed twice but the halo at both ends of a block's rows and columns.
 //
-// Windows and what they pass back are mirrored like the pixels: reflection is a symmetry of the
-// image continued on all sides, and the window is symmetric. Sums over mirror images then are plain
-// convolutions, if what comes from the edge itself, which is its own mirror image, is doubled
-// before and halved after.
+// Mirrored borders need no extra passes. The image continued by reflection is symmetric and so is
+// the window, so the windows' terms are mirrored like the pixels. Sums over mirror images are then
+// plain convolutions, if terms on the edge itself, which is its own mirror image, are doubled
+// before and gradients there halved after.
 #pragma once
 
 #include "ssim/ssim_backward_strip_memory.cuh"
@@ -44,7 +44,7 @@ class BackwardStrip {
     const int steps = (end_ - top + 4 * kReach + kStepRows - 1) / kStepRows;
     fetch(0);
     for (int step = 0; step < steps; ++step) {
-      const int first = step * kStepRows;  // of the rows of pixels, counted from the first needed
+      const int first = step * kStepRows;  // row of pixels, counted from the first one needed
       __syncthreads();
       put_pixels(first);
       if (step + 1 < steps) fetch(first + kStepRows);
@@ -63,7 +63,7 @@ class BackwardStrip {
  private:
   static constexpr int kFetched = (kStripCovered + kThreadsAcross - 1) / kThreadsAcross;
 
-  // Multiplications by 64-bit strides are too slow to be done for each pixel.
+  // Once a piece: multiplications by 64-bit strides are too slow to be done for each pixel.
   __device__ void place_columns() {
 #pragma unroll
     for (int i = 0; i < kFetched; ++i) {
@@ -75,7 +75,7 @@ class BackwardStrip {
 
   __device__ bool fetches(int i) const { return lane_ + i * kThreadsAcross < kStripCovered; }
 
-  // A row of pixels is asked for one step before it is needed.
+  // Loads a row of pixels into registers, one step before it is needed.
   __device__ void fetch(int first) {
     const int y = mirror_twice(top_ - 2 * kReach + first + row_, height_);
     const std::int64_t preds = memory_.offsets.preds + y * job_.preds.stride[3];
@@ -145,7 +145,7 @@ class BackwardStrip {
     }
   }
 
-  // No window of this step reaches an edge.
+  // Whether no window of this step reaches across an edge of the image.
   __device__ bool is_inner(int first) const {
     const int y = top_ - kReach + first, x = left_ - kReach;
     return y >= kReach && y + kStepRows <= height_ - kReach && x >= kReach &&
@@ -223,7 +223,7 @@ class BackwardStrip {
           y, x, by_target);
   }
 
-  // Of four rows, where they are rows of this piece.
+  // Writes the gradients of four rows, as far as they are rows of this piece.
   __device__ void write(const GradientImage& gradient, std::int64_t offset,
                         std::int64_t pooled_offset, const Image& image, std::int64_t image_offset,
                         int y, int x, float (&values)[kOutputsPerThread]) const {
@@ -251,10 +251,10 @@ class BackwardStrip {
   const Constants<float> constants_;
   const int height_;
   const int width_;
-  // A thread's place where it takes four columns of a row,
+  // A thread's position in stages in which it has four columns of a row,
   const int lane_;
   const int row_;
-  // and where it takes four rows of a column.
+  // and in stages in which it has four rows of a column.
   const int column_;
   const int group_;
   int left_;

@@ -1,4 +1,4 @@
-// What the stages of a strip read, hand on through shared memory, and add up from it.
+// The shared memory of the strip path, and the sums that its stages compute from it.
 #pragma once
 
 #include "ssim/shared_vectors.cuh"
@@ -10,21 +10,22 @@ inline constexpr int kGaussianTaps = 2 * kReach + 1;
 
 inline constexpr int kStepRows = 8;
 inline constexpr int kStripOutputs = 52;                          // columns of gradients
-inline constexpr int kStripWindows = 64;                          // of windows, some to spare
+inline constexpr int kStripWindows = 64;                          // of windows, some of them spare
 inline constexpr int kStripCovered = kStripOutputs + 4 * kReach;  // of pixels
-inline constexpr int kOutputsPerThread = 4;                       // side by side, or in a column
+inline constexpr int kOutputsPerThread = 4;                       // along a row or down a column
 inline constexpr int kThreadsAcross = kStripWindows / kOutputsPerThread;
 inline constexpr int kBackwardThreads = kThreadsAcross * kStepRows;
 inline constexpr int kBackwardBlocksPerMultiprocessor = 4;
 inline constexpr int kSpread = kGaussianTaps + kOutputsPerThread - 1;  // inputs of these outputs
-inline constexpr int kPivotInput = kSpread / 2;  // one that all of these outputs weigh
+inline constexpr int kPivotInput = kSpread / 2;  // an input that all of these outputs include
 
-// The middle pixel of window column c lies at c + kPixelShift, so that both it and the first pixel
-// of a window can be read as vectors. Spare windows read up to the end of a row, written or not.
+// The middle pixel of window column c lies at c + kPixelShift, so that aligned vectors can be read
+// both from there and from just before the window's first pixel. Spare windows read up to the end
+// of a row, written or not.
 inline constexpr int kPixelShift = 8;
 inline constexpr int kPixelPitch = 80;
 
-// Rows that are alive at a time.
+// Rows that are in use at a time, in ring buffers.
 inline constexpr int kPixelRing = 3 * kStepRows;
 inline constexpr int kRing = kStepRows + 2 * kReach;
 
@@ -32,7 +33,8 @@ struct GaussianTaps {
   float tap[kGaussianTaps];
 };
 
-// Of the plane under work in each image: 64-bit divisions are too slow to be done for each pixel.
+// Offsets of the current plane in each tensor, once a piece: 64-bit divisions are too slow to be
+// done for each pixel.
 struct PlaneOffsets {
   std::int64_t preds;
   std::int64_t target;
@@ -57,16 +59,17 @@ struct StripMemory {
   alignas(16) float s[kPixelRing][kPixelPitch];
   alignas(16) float d[kPixelRing][kPixelPitch];
   alignas(16) float moments[kRing][kTermPlanes][kStripWindows];  // mean and variance of s, of d
-  // Levels are taken at the pixel in the middle of the window: they hold small differences of
-  // neighbouring pixels, which any common pivot would drown.
+  // Levels are relative to the pixel in the middle of the window: they hold small differences of
+  // neighboring pixels, whose digits would be lost about any common pivot.
   alignas(16) float terms[kStepRows][kTermPlanes][kStripWindows];
   alignas(16) float sums[kRing][kTermPlanes][kStripOutputs];
   PlaneOffsets offsets;
 };
 static_assert(sizeof(StripMemory) <= 64 << 10, "what a block may have on every GPU");
 
-// Where rows lie, counted from the first that a piece needs. What is added makes them positive, and
-// those even at which a thread begins: a pair of rows then never crosses the end of a ring.
+// Where rows lie in their ring buffers, counted from the first row that a piece needs. The added
+// constants make the index positive, and even for the row at which a thread begins, so that a pair
+// of rows never crosses the end of the buffer.
 __device__ inline int ring_row(int row) {
   return (row + 2 * kRing) % kRing;
 }
@@ -77,19 +80,20 @@ __device__ inline int next_pair(int row, int ring) {
   return row + 2 == ring ? 0 : row + 2;
 }
 
-// Position i of an axis that is mirrored at both ends again and again, for i near the image.
+// The pixel at position i of an axis that is mirrored at both ends repeatedly, for i near the
+// image.
 __device__ inline int mirror_twice(int i, int size) {
   return min(max(mirror(mirror(i, size), size), 0), size - 1);
 }
 
-// kSpread values from an aligned address, and up to three more.
+// Loads kSpread values from an aligned address, and two more that complete the last vector.
 __device__ inline void load_spread(const float* from, float (&to)[kSpread + 2]) {
 #pragma unroll
   for (int i = 0; i < kSpread + 2; i += 4) load_vector(from + i, to + i);
 }
 
-// Adds their shares of the gradient of the image at half the size, float32 in this path, to rows of
-// a piece. Pieces and steps begin at even rows, and a last odd one has no share.
+// Adds to a thread's rows their share of the gradient of the half-size image, which is float32 in
+// this path. Pieces and steps begin at even rows; a last odd row has no share.
 __device__ inline void add_pooled(const Image& pooled, std::int64_t offset, Span piece, int y,
                                   int x, float (&values)[kOutputsPerThread]) {
   const float* column = static_cast<const float*>(pooled.data) + offset + x / 2 * pooled.stride[4];
@@ -102,7 +106,7 @@ __device__ inline void add_pooled(const Image& pooled, std::int64_t offset, Span
   }
 }
 
-// Mean and variance of four windows' rows, about one of their common pixels.
+// Mean and variance along a row for four adjacent windows, about a pixel that all four cover.
 __device__ inline void filter_row(const GaussianTaps& taps, const float* pixels, float* means,
                                   float* variances) {
   constexpr int kLead = kPixelShift - kReach;
@@ -130,7 +134,7 @@ __device__ inline void filter_row(const GaussianTaps& taps, const float* pixels,
   store_vector(variances, square);
 }
 
-// Of whole windows, four below each other, from the moments of their rows.
+// Moments of four whole windows, one below the other, from the moments of their rows.
 struct ColumnMoments {
   float mean[kOutputsPerThread] = {};
   float square[kOutputsPerThread] = {};
@@ -150,7 +154,8 @@ struct ColumnMoments {
   __device__ float variance_of(int r) const { return fmaf(-mean[r], mean[r], square[r]); }
 };
 
-// Levels at the pixels below which they are summed up.
+// Sums terms along a row for four adjacent outputs. Each sum of levels is relative to the pixel in
+// its own column.
 __device__ inline void sum_row(const GaussianTaps& taps, const float* levels, const float* slopes,
                                const float* pixels, float* level_sums, float* slope_sums) {
   float level[kSpread + 2], slope[kSpread + 2], pixel[kSpread + 2];
@@ -176,7 +181,7 @@ __device__ inline void sum_row(const GaussianTaps& taps, const float* levels, co
   store_vector(slope_sums, slope_sum);
 }
 
-// Gradients of four pixels below each other, from the sums of rows.
+// Gradients of four pixels, one below the other, from the sums along rows.
 struct ColumnSums {
   float level[kOutputsPerThread] = {};
   float slope[kOutputsPerThread] = {};

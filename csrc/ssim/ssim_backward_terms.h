@@ -1,10 +1,11 @@
-// The derivative of one window, of numbers or of vectors of them.
+// The derivative of SSIM in one window, for scalars or for SIMD vectors.
 //
-// No include guard: included once where numbers are meant and once for each instruction set, whose
-// vectors only code inside its target region may hold. Asks for an `inverse_of`.
+// Has no include guard: it is included once for scalars and once for each instruction set, whose
+// vector types may be used only by code inside its target region. The including file must define
+// `inverse_of`.
 
-// What one window adds to the gradient of a pixel x under it, of s or of d:
-// weight * (level + slope * (x - mean)).
+// The terms of a window, for s or for d. A window adds weight * (level + slope * (x - mean)) to the
+// gradient with respect to a pixel x that it covers, where weight is that pixel's tap.
 template <class T>
 struct PixelTerms {
   T level;
@@ -20,8 +21,9 @@ struct WindowGradient {
 // With t = ms^2 + 2 C1, w = md^2, u = Vs + 2 C2 and v = Vd, SSIM is the product of the luminance
 // term (t - w) / (t + w) and the contrast term (u - v) / (u + v), whose derivatives are
 //   by ms:  4 ms w / (t + w)^2    by md: -4 md t / (t + w)^2
-//   by Vs:  2 v / (u + v)^2       by Vd: -2 u / (u + v)^2,
-// and that of a variance by a pixel is 2 weight (x - mean). All are exactly 0 for equal images.
+//   by Vs:  2 v / (u + v)^2       by Vd: -2 u / (u + v)^2.
+// The derivative of a variance by a pixel x is 2 weight (x - mean). Equal images get gradients of
+// exactly 0: only the derivative by Vd is not 0 then, and x - mean is 0 for d.
 template <class Real, class T>
 SYNCFREE_HD WindowGradient<T> window_gradient(const T& mean_s, const T& variance_s, const T& mean_d,
                                               const T& variance_d, const Constants<Real>& constants,

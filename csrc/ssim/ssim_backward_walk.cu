@@ -1,5 +1,5 @@
-// Gradients of values of large images: which these are. Those of errors beside them are compiled
-// next to this file: each takes a while.
+// Walk path of the gradient: which images take it. Kernels for gradients of errors are compiled in
+// a file of their own, since each kernel takes a while to compile.
 #include "ssim/ssim_backward_walk_launch.cuh"
 
 namespace syncfree::ssim {
@@ -14,8 +14,9 @@ bool has_type(DType dtype) {
 
 }  // namespace
 
-// By the shape of the image alone: neither a batch nor a layout changes a bit of its gradient.
-// Smaller images keep too few blocks busy, for each walk begins with 20 rows that give nothing.
+// Of the images that walks support, the shape alone decides, so that neither the batch nor the
+// layout changes a bit of a gradient. Smaller images keep too few blocks busy, since each piece
+// begins with 20 rows that complete no output.
 bool backward_walks_apply(const BackwardProblem& problem, const BackwardJob<float>& job) {
   constexpr std::int64_t kLeastRows = 720, kLeastColumns = 1280;
   return walks_can(problem) && (gradient_rings_apply(job) || (job.axes[1].size >= kLeastRows &&

@@ -1,10 +1,14 @@
-// Gradients of values of large images: each warp of a block walks down 64 columns of a strip, first
-// of windows, as in the forward pass, to find what they pass back, and a few rows behind of pixels,
-// to sum that up over the windows around each. Both keep their sums under way in registers, all
-// that a thread can have; between them lies a ring of rows that the warps of the block share, so
-// that nothing is computed twice but the halo of a strip.
+// Walk path of the gradient, for large images. The warps of a block walk down a strip side by side,
+// 64 columns each. Each warp does two things: WindowWalk adds up windows, as in the forward pass,
+// and finds their terms; a few rows behind it, AdjointWalk sums the terms of the windows around
+// each pixel. Their partial sums take all registers that a thread can have.
 //
-// Mirror images cost nothing, as in ssim_backward_strip.cuh.
+// Between the two lies the ring: a ring buffer of row pairs of terms in shared memory, which the
+// warps of the block share, so that nothing is computed twice but the halo of a strip. Each slot of
+// the ring holds a pair of rows and a gate, a barrier that opens once all warps have written their
+// part. (The ring path has another kind of ring, see ssim_backward_ring.cuh.)
+//
+// Mirrored borders are handled as in ssim_backward_strip.cuh.
 #pragma once
 
 #include "ssim/ssim_backward_walk_adjoint.cuh"
@@ -25,7 +29,7 @@ struct BackwardMemory {
   WindowMemory<T, kValues> walk[kWalkWarps];
 };
 
-// Behind which the ring begins.
+// Where the ring begins in shared memory.
 template <bool kValues>
 inline constexpr int kRingOffset = (sizeof(BackwardMemory<float, kValues>) + 15) / 16 * 16;
 
@@ -33,8 +37,8 @@ template <int kLag, bool kValues>
 inline constexpr int kWalkMemory =
     kRingOffset<kValues> + kRingPairs<kLag> * static_cast<int>(sizeof(PairOfRows));
 
-// Sums follow the windows by kLag pairs of rows. With one, warps seldom wait for each other; none
-// is for GPUs with little shared memory.
+// Sums of terms follow the windows kLag pairs of rows behind. With a lag of one, warps seldom wait
+// for each other; zero is for GPUs with little shared memory.
 template <class Access, int kLag, bool kErrors, bool kValues>
 class BackwardWalk {
  public:
@@ -58,10 +62,10 @@ class BackwardWalk {
     outputs_.start(piece);
     windows_.enter_pair();
     bool are_plain = windows_.judge_pair();
-    // The first rows complete no window. What they leave is written over.
+    // The first rows complete no window. What they write is overwritten.
     for (int step = -kReach;; ++step) {
       bool has_taken = false;
-      // A loop of its own: sums then stay in the registers in which they are.
+      // A loop of its own, so that sums stay in the same registers.
       while (are_plain &&
              static_cast<unsigned>(step - kLag) < static_cast<unsigned>(pairs - kLag)) {
         outputs_.fetch();
@@ -75,7 +79,7 @@ class BackwardWalk {
         }
         outputs_.take_pair(*behind_);
         behind_.advance();
-        // Here, where the compiler mixes it with what precedes.
+        // Judged here, where the compiler interleaves it with what precedes.
         are_plain = windows_.judge_pair();
         ++step;
       }
@@ -101,7 +105,7 @@ class BackwardWalk {
   }
 
  private:
-  // Of a warp whose columns lie beyond the strip.
+  // For a warp whose columns lie beyond the strip: it only takes part in the gates.
   __device__ void stand_by(int pairs) {
     for (int step = 0; step < pairs + kLag; ++step) {
       if (step < pairs) {
@@ -127,7 +131,7 @@ class BackwardWalk {
   AdjointWalk<Access, kErrors, kValues> outputs_;
 };
 
-inline constexpr int kWalkBlocks = 2;  // of a multiprocessor: all registers
+inline constexpr int kWalkBlocks = 2;  // per multiprocessor, which takes all registers
 
 template <class Access, int kLag, bool kErrors, bool kValues>
 __global__ void __launch_bounds__(kWalkThreads, kWalkBlocks)

@@ -1,5 +1,5 @@
-// One warp sums up, down 64 columns, what the windows around each pixel pass back: it comes out of
-// the ring and leaves as the gradients of both images, with those of the errors of each pixel.
+// One warp sums the terms of the windows around each pixel, down 64 columns: reads them from the
+// ring and writes the gradients of both images, to which it adds those of each pixel's errors.
 #pragma once
 
 #include "ssim/ssim_backward_walk_memory.cuh"
@@ -8,8 +8,8 @@
 
 namespace syncfree::ssim {
 
-// `kErrors`: gradients arrive for the errors too; `kValues`: the sum of absolute errors is wanted
-// with them.
+// `kErrors`: gradients arrive for the errors too. `kValues`: the loss is wanted, which then
+// includes the sum of absolute errors.
 template <class Access, bool kErrors, bool kValues>
 class AdjointWalk {
  public:
@@ -25,14 +25,15 @@ class AdjointWalk {
 
   __device__ void start(const Piece& piece) {
     if constexpr (kErrors) {
-      __syncwarp();  // for those that read the last piece's
+      __syncwarp();  // other lanes may still read the last piece's values
       memory_.errors = ErrorWeights<float>(job_, piece.plane / job_.channels);
       __syncwarp();
     }
     const int begin = piece.left + warp_ * kWarpColumns;
     const int last = piece.left + (piece.right - 1 - piece.left) / kWalkColumns * kWalkColumns;
     const int column = begin + threadIdx.x % 32 * kWalkColumns;
-    // A lane beyond the strip does as the last one inside: all lanes of a warp decide together.
+    // A lane beyond the strip does the same as the last one inside, since all lanes of a warp
+    // decide together on pivots.
     const int column_read = min(column, last);
     at_ = kMargin + column_read - piece.base;
 #pragma unroll
@@ -52,7 +53,7 @@ class AdjointWalk {
     rows_of_preds_ = lane_.wants_preds() ? rows : 0;
     rows_of_target_ = lane_.wants_target() ? rows : 0;
     top_ = piece.top;
-    // The first rows complete nothing, and are not written.
+    // The first rows complete no output, and are not written.
     row_ = -2 * kReach;
     if constexpr (kSumsErrors) {
       counted_rows_ = column < piece.right ? rows : 0;
@@ -60,28 +61,28 @@ class AdjointWalk {
     }
   }
 
-  // An image may end with a part of a unit.
+  // Adds the errors of a last, incomplete unit of the image.
   __device__ void end() {
     if constexpr (kSumsErrors) keep_errors();
   }
 
-  // Neither the pair nor what is under way has pivots.
+  // Whether neither the pair nor the partial sums have pivots.
   __device__ bool is_plain(const PairOfRows& pair) const {
     return about_zero_ && !pair.has_pivots_near(warp_);
   }
 
-  // Asks for the pixels of the outputs that are complete next. Before a barrier, which keeps the
-  // compiler from asking later.
+  // Issues the loads of the pixels in the next two rows of outputs. Called before a barrier, which
+  // keeps the compiler from loading later.
   __device__ void fetch() {
 #pragma unroll
     for (int r = 0; r < kPairRows; ++r)
       lane_.load(output_row(row_ + r), pixels_[r].preds, pixels_[r].target);
   }
 
-  // Two rows of windows enter; two rows of outputs are complete with them.
+  // Adds two rows of terms, which complete two rows of outputs.
   __device__ void take_pair(const PairOfRows& pair) { take_rows<false>(pair); }
 
-  // The bits are those of the way without pivots where all are zero.
+  // Gives the same bits as `take_pair` where all pivots are zero.
   __device__ void take_pair_about_pivots(const PairOfRows& pair) {
     const SumDifference pivot = pair.pivot[at_];
     level_s_.move(slope_s_, pivot.s - pivot_.s);
@@ -102,7 +103,7 @@ class AdjointWalk {
     Element target[kWalkColumns];
   };
 
-  // The first rows are not written.
+  // The row of the image; for the first rows, which are not written, any.
   __device__ int output_row(int row) const { return min(top_ + max(row, 0), height() - 1); }
 
   struct Sums {
@@ -115,7 +116,7 @@ class AdjointWalk {
 
   template <bool kPivots>
   __device__ void take_rows(const PairOfRows& pair) {
-#pragma unroll  // sums then move on without copies
+#pragma unroll  // so that sums move on without copies
     for (int r = 0; r < kPairRows; ++r)
       take_row<kPivots>(pair.row[r], pair.pivot, row_ + r, pixels_[r]);
     row_ += kPairRows;
@@ -142,11 +143,12 @@ class AdjointWalk {
     Sums s, d;
     take_terms<kPivots, &SumDifference::s>(terms.plane[0], pivots, level_s_, slope_s_, s);
     take_terms<kPivots, &SumDifference::d>(terms.plane[1], pivots, level_d_, slope_d_, d);
-    // Also of a row that is not written: complete sums would be moved to where a branch needs them.
     if constexpr (kSumsErrors)
       if (static_cast<unsigned>(row) < counted_rows_)
 #pragma unroll
         for (int c = 0; c < kWalkColumns; ++c) absolute_error_ += fabsf(preds[c] - target[c]);
+    // Also for a row that is not written: complete sums would be moved to where a branch needs
+    // them.
     finish<kPivots>(y, s, d, preds, target);
     if (static_cast<unsigned>(row) < rows_of_preds_) lane_.store_preds(y, preds);
     if (static_cast<unsigned>(row) < rows_of_target_) lane_.store_target(y, target);
@@ -171,7 +173,7 @@ class AdjointWalk {
     slope_sums.add_row(slopes, complete.slope);
   }
 
-  // From pixels to what both images get there, in their place.
+  // Replaces the pixels of both images by their gradients.
   template <bool kPivots>
   __device__ void finish(int y, const Sums& by_s, const Sums& by_d, float (&preds)[kWalkColumns],
                          float (&target)[kWalkColumns]) const {
@@ -202,17 +204,17 @@ class AdjointWalk {
   AdjointSums slope_s_;
   AdjointSums level_d_;
   AdjointSums slope_d_;
-  bool about_zero_;  // the sums under way are; the same in a warp
+  bool about_zero_;  // the partial sums are about a pivot of zero; uniform in a warp
   SumDifference pivot_;
-  float levels_;  // of the strip, in units of sums
+  float levels_;  // window sum of the strip's level
   float column_scale_[kWalkColumns];
   int at_;  // where a row of terms holds the lane's first column
   int top_;
-  int row_;                 // behind the top: of the outputs that are complete next
-  unsigned rows_of_preds_;  // none where the lane has no columns or nobody wants them
+  int row_;                 // next row of outputs to be complete, counted from `top_`
+  unsigned rows_of_preds_;  // zero if the lane has no columns or the gradient is not wanted
   unsigned rows_of_target_;
-  unsigned counted_rows_;  // none where the lane has no columns
-  float absolute_error_;   // of the unit under way
+  unsigned counted_rows_;  // zero if the lane has no columns
+  float absolute_error_;   // of the current unit
   Pixels pixels_[kPairRows];
 };
 

@@ -1,4 +1,4 @@
-// Gradients of values and errors of large images.
+// Walk path: the kernels for gradients of values and errors.
 #include "ssim/ssim_backward_walk_launch.cuh"
 
 namespace syncfree::ssim {

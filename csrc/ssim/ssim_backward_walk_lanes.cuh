@@ -1,4 +1,4 @@
-// How the lanes of a walk read rows of both images and write those of their gradients.
+// How the lanes of a walk read rows of both images and write rows of their gradients.
 #pragma once
 
 #include "ssim/settled_address.cuh"
@@ -6,12 +6,12 @@
 
 namespace syncfree::ssim {
 
-// Of preds and of the target.
+// A lane's elements of one row of preds and of the target, as they are loaded.
 template <class T>
 using RawRow = RowData<T, kWalkColumns>;
 
-// Where the planes of both images and of their gradients begin, the same in a warp. In shared
-// memory, since registers are short.
+// Where the current plane begins in both images and in their gradients, uniform in a warp. In
+// shared memory, since registers are scarce.
 template <class T>
 struct alignas(16) WalkPlanes {
   const T* preds;
@@ -20,8 +20,7 @@ struct alignas(16) WalkPlanes {
   T* grad_target;
 };
 
-// A lane's columns of both images and one column of the halo. Planes are in shared memory, since
-// registers are short.
+// Reads a lane's columns of both images, and its column of the halo.
 template <class Access>
 class InputLane {
  public:
@@ -41,7 +40,7 @@ class InputLane {
     __syncwarp();
   }
 
-  // The rows from `y` on, mirrored at the borders, or some row of the image where nobody uses it.
+  // Loads rows from `y` on, mirrored at the borders, or any row of the image where nobody uses it.
   template <int kRows>
   __device__ void load(int y, RawRow<Element> (&rows)[kRows]) const {
     const Element* const preds = settled(planes_.preds);
@@ -83,14 +82,14 @@ class InputLane {
   const int halo_column_;
 };
 
-// Which columns a lane has.
+// The columns of one lane.
 struct OutputColumns {
   int first;
-  int first_read;  // a lane beyond the strip reads as the last one inside
+  int first_read;  // a lane beyond the strip reads the columns of the last one inside
   int end;         // of the strip
 };
 
-// A lane's columns of the outputs: the pixels there, and where their gradients go.
+// A lane's columns of outputs: reads the pixels there and writes their gradients.
 template <class Access>
 class OutputLane {
  public:
@@ -120,7 +119,7 @@ class OutputLane {
     return gradient.data != nullptr && columns_.first < columns_.end;
   }
 
-  // Within 32 bits, which VectorPixelsOf sees to.
+  // Fits into 32 bits, which VectorPixelsOf::apply ensures.
   template <class Strided>
   __device__ static unsigned offset(const Strided& image, int y, int column) {
     return static_cast<unsigned>(y) * static_cast<unsigned>(image.stride[3]) + column;

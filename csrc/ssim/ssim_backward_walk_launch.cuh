@@ -1,4 +1,4 @@
-// How walks are cut and launched.
+// How the walk path cuts images into strips, and its launch for each type.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace syncfree::ssim {
 
-// A strip at the edge needs no windows beyond it; any other has kMargin columns more on both sides,
-// which keeps vectors aligned.
+// A strip needs no windows beyond an edge of the image. Elsewhere it has kMargin more columns of
+// windows on both sides, which keeps vectors aligned.
 inline WalkStrips cut_for_walks(const BackwardJob<float>& job) {
   const std::int64_t width = job.axes[2].size;
   constexpr std::int64_t kMost = kGroupColumns - 2 * kMargin;
@@ -20,7 +20,7 @@ inline WalkStrips cut_for_walks(const BackwardJob<float>& job) {
           static_cast<int>((job.axes[1].size + kUnitRows - 1) / kUnitRows)};
 }
 
-// Each block of a multiprocessor has its own, and the system takes 1 KiB besides.
+// Of all blocks of a multiprocessor; the system reserves 1 KiB more for each block.
 template <int kLag, bool kValues>
 inline constexpr int kMemoryOfAll = kWalkBlocks * (kWalkMemory<kLag, kValues> + 1024);
 static_assert(kMemoryOfAll<0, false> <= 100 << 10, "all but Turing have as much");

@@ -1,4 +1,4 @@
-// Gradients with their loss: of which images.
+// Walk path: gradients together with their loss, and which images take it.
 #include "ssim/ssim_backward_walk_launch.cuh"
 
 namespace syncfree::ssim {
@@ -8,9 +8,9 @@ using Access = VectorPixelsOf<float>;
 
 }  // namespace
 
-// Half-precision gradients are rounded, and must have been scaled by what arrives before. By the
-// shape of the image alone, as for gradients without a loss, but the pass that finds the loss by
-// itself is saved, so that less is large.
+// Half-precision gradients are excluded: they would be rounded before the incoming gradient scales
+// them. Of float32 images in an aligned layout, only the shape decides, as for gradients without a
+// loss; but as a pass for the loss alone is saved, walks pay off for smaller images too.
 bool walks_give_loss(const BackwardJob<float>& job) {
   constexpr std::int64_t kLeast = 224;
   if (job.preds.dtype != DType::kFloat32 || !Access::apply(job)) return false;

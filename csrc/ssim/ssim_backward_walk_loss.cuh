@@ -1,4 +1,4 @@
-// The loss of a batch, found on the way to its gradients.
+// The loss of a batch, found along with its gradients by walks and rings.
 #pragma once
 
 #include "core/block_sum.cuh"
@@ -8,29 +8,30 @@
 
 namespace syncfree::ssim {
 
-// As a multiple of 2^-25 and what is left, a multiple of 2^-54. Double adds up 2^25 of either, of
-// numbers of about one or less, without rounding; beyond, or where numbers are far larger, it
-// rounds as usual.
+// Splits x into a multiple of 2^-25 and the rest, rounded to a multiple of 2^-54. A double adds up
+// 2^25 of either without rounding if they are about one or less; beyond that, or where numbers are
+// far larger, it rounds as usual.
 __device__ inline ExactSum split(double x) {
-  constexpr double kHighCarrier = 1.5 * (1 << 27);  // the last of its 53 bits counts 2^-25
+  constexpr double kHighCarrier = 1.5 * (1 << 27);  // its last bit is worth 2^-25
   constexpr double kLowCarrier = 0.375;             // 2^-54
   const double high = (x + kHighCarrier) - kHighCarrier;
   return {high, ((x - high) + kLowCarrier) - kLowCarrier};
 }
 
-// A sum whose bits no order changes.
+// Adds to a sum whose bits do not depend on the order of its additions.
 __device__ inline void add_in_any_order(ExactSum& sum, float x) {
   const ExactSum parts = split(static_cast<double>(x));
   sum.high += parts.high;
   sum.low += parts.low;
 }
 
-// Of one lane, in shared memory since registers are short.
+// The sums of one lane. In shared memory, since registers are scarce.
 struct LaneTotals {
   ExactSum deficit;
   ExactSum absolute_error;
 
-  // Rows of the windows whose deficits count: of the piece, none where the lane has no columns.
+  // The rows of windows whose deficits count: those of the piece, or none if the lane has no
+  // columns.
   int top;
   int end;
 
@@ -47,12 +48,12 @@ struct LaneTotals {
   }
 };
 
-// Of the whole grid, once all walks of a block are done.
+// Adds up the sums of all blocks, each of which hands in its own once all its pieces are done.
 class WalkSum {
  public:
   __device__ explicit WalkSum(const WalkResults& results) : results_(results) {}
 
-  // By a whole warp of each block; the last one finishes.
+  // Called by one whole warp of each block; the last block to arrive computes the loss.
   __device__ void hand_in(const LaneTotals& lane) const {
     WalkTotals& totals = *results_.totals;
     add(totals.deficit, lane.deficit);

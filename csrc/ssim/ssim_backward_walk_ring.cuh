@@ -1,5 +1,6 @@
-// What windows pass back, on its way through shared memory to the sums around each pixel: a ring of
-// row pairs, each with a gate that opens once all warps of the block have written their part.
+// The ring of the walk path: row pairs of terms on their way, through shared memory, from the
+// windows to the sums around each pixel. Each pair has a gate that opens once all warps of the
+// block have written their part.
 #pragma once
 
 #include "ssim/ssim_backward_pixels.cuh"
@@ -12,12 +13,12 @@ inline constexpr int kWalkWarps = 4;
 inline constexpr int kWalkThreads = 32 * kWalkWarps;
 inline constexpr int kWarpColumns = 32 * kWalkColumns;
 inline constexpr int kGroupColumns = kWalkWarps * kWarpColumns;
-// Where in a row lanes beyond the image write whose places belong to mirror images.
+// Where in a row lanes beyond the image write, if their own places hold mirror images.
 inline constexpr int kPlaceBeyond = kGroupColumns + 2 * kMargin;
 inline constexpr int kTermPitch = kPlaceBeyond + 8;
 static_assert(kReach == GaussianWindow::kHalo && kReach <= kMargin);
 
-// What one window passes back to s or d.
+// The terms of one window, for s or for d.
 struct alignas(8) WalkTerm {
   float level;
   float slope;
@@ -27,10 +28,11 @@ struct alignas(16) RowOfTerms {
   WalkTerm plane[2][kTermPitch];  // of s and of d
 };
 
-// Opens each time all threads of the block have passed it. Of one size on all devices and for the
-// host, which asks for the memory and knows no architecture.
+// A barrier that opens each time all threads of the block have passed it. It has the same size on
+// all devices and on the host, which computes the size of shared memory and knows no architecture.
 class alignas(8) Gate {
  public:
+  // Initializes the gate.
   __device__ void close() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(address()), "r"(kWalkThreads)
@@ -40,9 +42,9 @@ class alignas(8) Gate {
 #endif
   }
 
-  // By all threads of the block: what they read and wrote before happens before those who wait go
-  // on. One lane of each warp would do behind a __syncwarp(), but costs as much, and racecheck
-  // takes the others' accesses for races.
+  // Arrives, without waiting. Called by all threads of the block: what they read and wrote before
+  // happens before those who wait go on. One lane of each warp behind a __syncwarp() would be
+  // enough, but costs as much, and racecheck takes the other lanes' accesses for races.
   __device__ void pass() {
 #if __CUDA_ARCH__ >= 900
     asm volatile(
@@ -56,7 +58,8 @@ class alignas(8) Gate {
 #endif
   }
 
-  // Until it has opened `times` times, of which those before the last are known to be over.
+  // Waits until the gate has opened `times` times, where all openings but the last are known to be
+  // over.
   __device__ void wait(unsigned times) {
     if (times == 0) return;
 #if __CUDA_ARCH__ >= 900
@@ -93,17 +96,18 @@ static_assert(sizeof(Gate) == 8);
 struct alignas(16) PairOfRows {
   Gate full;
   RowOfTerms row[kPairRows];
-  SumDifference pivot[kTermPitch];  // about which the levels are
-  // Of each warp. All its pivots are zero where it has none, and need not be read.
+  SumDifference pivot[kTermPitch];  // to which the levels are relative
+  // Whether each warp has pivots in its columns. If not, they are all zero and need not be read.
   alignas(8) unsigned char has_pivots[8];
   static_assert(kWalkWarps < 8);
 
+  // Initializes a slot of the ring.
   __device__ void open() {
     full.close();
     for (unsigned char& has : has_pivots) has = false;
   }
 
-  // In the columns that a warp sums over, which are its own and those on both sides.
+  // Whether there are pivots in the columns that a warp sums over, its own and those on both sides.
   __device__ bool has_pivots_near(int warp) const {
     std::uint64_t flags;
     memcpy(&flags, has_pivots, sizeof flags);
@@ -111,14 +115,15 @@ struct alignas(16) PairOfRows {
   }
 };
 
-// Pairs of rows in the ring, where sums follow the windows by kLag pairs. Whoever writes a pair has
-// waited for the gate of the one kLag + 1 before it: all warps had then written that, and were done
-// with the sums of the pair kLag + 1 before that. Nor is anything read later where a piece begins,
-// whose first pairs are written without a wait: each piece ends with one for its last pair.
+// The number of slots, where sums of terms follow the windows kLag pairs behind. A warp that writes
+// a pair has waited for the gate of the pair kLag + 1 before it. By then all warps had written that
+// pair, and so had finished summing the pair another kLag + 1 before, which the slot held last. The
+// first pairs of a piece are written without such a wait, but each piece ends with a wait for its
+// last pair, which is as good.
 template <int kLag>
 inline constexpr int kRingPairs = 2 * kLag + 2;
 
-// Where a warp is in the ring.
+// The position of a warp in the ring.
 template <int kPairs>
 class RingPlace {
  public:
@@ -169,7 +174,7 @@ __device__ inline void store_shared(float* to, const float (&x)[kWalkColumns]) {
   *reinterpret_cast<float2*>(to) = make_float2(x[0], x[1]);
 }
 
-// A lane's columns and those on both sides that its sums or windows hold.
+// Loads a lane's columns and those kReach to either side, which its sums or windows cover.
 template <class T, int kCount>
 __device__ void load_window(const T* own, T (&x)[kCount]) {
   static_assert(kCount == kWalkColumns + 2 * kReach && kReach % 2 == 1);
@@ -179,7 +184,7 @@ __device__ void load_window(const T* own, T (&x)[kCount]) {
   x[kCount - 1] = own[kCount - 1 - kReach];
 }
 
-// Rows [top, end) of the columns [left, right) of one plane. Its windows begin at column `base`: at
+// Rows [top, end) of the columns [left, right) of one plane. Its windows begin at column `base`:
 // the edge of the image, or early enough for the first output.
 struct Piece {
   std::int64_t plane;
@@ -189,13 +194,14 @@ struct Piece {
   int top;
   int end;
 
-  // Row pairs of windows: from kReach above to kReach below.
+  // Pairs of rows of windows, from kReach rows above the piece to kReach rows below it.
   __device__ int pairs() const { return (end - top + 2 * kReach + 1) / kPairRows; }
-  // Behind the last column of windows that an output needs, for an image of this width.
+  // The end of the columns of windows that outputs need, in an image of this width.
   __device__ int windows_end(int width) const { return min(right + kReach, width); }
 };
 
-// Taken off s, about the middle of its values; all warps of a strip find the same.
+// The level that is subtracted from s, near the middle of its values. All warps of a strip find the
+// same one.
 template <class Access>
 __device__ float level_of_strip(const BackwardJob<float>& job, const Piece& piece, float scale) {
   const int width = static_cast<int>(job.axes[2].size);

@@ -1,12 +1,12 @@
-// Sums of what windows pass back as their rows go by, all in registers.
+// Sums of the windows' terms, row by row down a strip, all in registers.
 #pragma once
 
 #include "ssim/ssim_strip_window.cuh"
 
 namespace syncfree::ssim {
 
-// Of one plane of terms, over the rows under way; as WindowSums. Element k: over the k + 1 rows
-// that came last.
+// The partial sums of one plane of terms, as in WindowSums.
+// Element k: over the last k + 1 rows.
 class AdjointSums {
  public:
   static constexpr int kWindowColumns = kWalkColumns + 2 * GaussianWindow::kHalo;
@@ -18,7 +18,7 @@ class AdjointSums {
       for (int k = 0; k < kLast; ++k) partial_[c][k] = 0.0f;
   }
 
-  // Takes in a row and gives out the sums of the outputs that end with it.
+  // Adds a row, and gives the sums of the outputs that it completes.
   __device__ void add_row(const float (&x)[kWindowColumns], float (&complete)[kWalkColumns]) {
     constexpr GaussianWindow kTaps;
     float row[kWalkColumns];
@@ -38,7 +38,7 @@ class AdjointSums {
     }
   }
 
-  // These are levels; makes them those at a pivot that lies `delta` further.
+  // For sums of levels: makes them relative to a pivot that is `delta` larger.
   __device__ void move(const AdjointSums& slopes, float delta) {
 #pragma unroll
     for (int c = 0; c < kWalkColumns; ++c)

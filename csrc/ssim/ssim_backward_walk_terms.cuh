@@ -1,4 +1,4 @@
-// From the sums over a lane's windows to what they pass back.
+// From the window sums of a lane's columns to the windows' terms.
 #pragma once
 
 #include "ssim/ssim_backward_walk_ring.cuh"
@@ -13,14 +13,14 @@ struct WindowMoments {
   float dd[kWalkColumns];
 };
 
-// What the formula needs, the same in a warp, in shared memory since registers are short.
+// Inputs of the formula, uniform in a warp. In shared memory, since registers are scarce.
 struct alignas(16) FormulaInputs {
   float twice_c1;
   float twice_c2;
-  float zero_s;  // what the moments of s are about, but for their pivot
+  float zero_s;  // window sum of the level that was subtracted from s
 };
 
-// How much what reaches a lane's windows counts, for value and contrast.
+// The weights of a lane's windows in the gradients of value and contrast.
 struct alignas(16) LaneWeights {
   float value[kWalkColumns];
   float contrast[kWalkColumns];
@@ -28,7 +28,7 @@ struct alignas(16) LaneWeights {
 
 struct TermsOfLane {
   WalkTerm plane[2][kWalkColumns];  // of s and of d
-  float deficit;                    // sum over the columns of half of one minus SSIM
+  float deficit;                    // sum over the columns of (1 - SSIM) / 2
 };
 
 class WindowTerms {
@@ -40,26 +40,26 @@ class WindowTerms {
     inputs_.twice_c2 = constants.twice_c2;
   }
 
-  // For a lane whose windows begin at `column`.
+  // Starts a piece, for a lane whose windows begin at `column`.
   __device__ void start(std::int64_t plane, int column, float zero_s) {
     const ImageWeights<float> weights(job_, plane / job_.channels);
     inputs_.zero_s = zero_s;
 #pragma unroll
     for (int c = 0; c < kWalkColumns; ++c) {
       const int x = min(column + c, width() - 1);
-      // The derivatives of squares and of a quotient hold a factor of 4.
+      // The factor of 4 of window_gradient(): the derivatives of squares and of a quotient hold it.
       const EdgeFactors factors = at(x, width());
       weights_.value[c] = 4.0f * weights.value * factors.value;
       weights_.contrast[c] = 4.0f * weights.contrast * factors.contrast;
     }
   }
 
-  // Levels are those at the pivot, zero here. No row at the edge.
+  // For rows away from the edges, with a pivot of zero. Levels are relative to the pivot.
   __device__ TermsOfLane find(const WindowMoments& sums) const {
     return find(sums, {1.0f, 1.0f}, inputs_.zero_s, [](float mean) { return mean; });
   }
 
-  // The same anywhere. `pivot_s` and `pivot_d` are window sums of the pivots.
+  // The same for any row `y`. `pivot_s` and `pivot_d` are window sums of the pivots.
   __device__ TermsOfLane find(const WindowMoments& sums, int y, float pivot_s,
                               float pivot_d) const {
     const EdgeFactors factors = this->at(max(mirror(y, height()), 0), height());
@@ -75,8 +75,9 @@ class WindowTerms {
     float contrast;
   };
 
-  // What stands on the edge is its own mirror image: it counts twice here, and half in the end.
-  // Contrast has no border, nor has SSIM where windows stay inside the image.
+  // A window on the edge is its own mirror image: it counts twice here, and the gradient there is
+  // halved in the end. The border does not count for the contrast, nor for SSIM where windows stay
+  // inside the image.
   __device__ EdgeFactors at(int i, int size) const {
     const bool in_crop = i >= kReach && i < size - kReach;
     const float value = i == 0 || i == size - 1 ? 2.0f : 1.0f;
@@ -100,7 +101,7 @@ class WindowTerms {
       const float u =
           at_least(fmaf(-sums.s[c], sums.s[c], fmaf(sums.ss[c], kTapSum, k.twice_c2)), k.twice_c2);
       const float v = at_least(fmaf(sums.dd[c], kTapSum, -__fmul_rn(sums.d[c], sums.d[c])), 0.0f);
-      // As window_gradient(): reciprocals first, for squares may leave the range of float.
+      // As window_gradient(). Reciprocals first, since squares may leave the range of float.
       const float by_tw = inverse_of(t + w), by_uv = inverse_of(u + v);
       const float w_share = w * by_tw, v_share = v * by_uv;
       const float luminance = fmaf(-2.0f, w_share, 1.0f), contrast = fmaf(-2.0f, v_share, 1.0f);

@@ -4,7 +4,7 @@ namespace {
 
 using namespace ::syncfree::ssim;
 
-// Used by those below.
+// Used by the headers below.
 #include "ssim/ssim_cpu_vectors.h"
 
 #include "ssim/ssim_cpu_rows.h"

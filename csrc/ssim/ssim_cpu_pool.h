@@ -6,8 +6,8 @@ struct Box {
   std::int64_t end[3];
 };
 
-// One row of means over neighbouring pairs of columns in two rows, or in four of two slices.
-// `buffer` holds twice `count` elements, `sums` as many as there are.
+// One row of `count` pooled pixels: means of pairs of neighboring columns in two rows, or in four
+// rows of two slices. `buffer` holds 2 * `count` elements, `sums` holds `count`.
 template <class Real, class To>
 void pool_rows(const TensorView& image, const std::int64_t (&rows)[4], int row_count,
                std::int64_t count, Real* __restrict buffer, Real* __restrict sums,
@@ -23,7 +23,7 @@ void pool_rows(const TensorView& image, const std::int64_t (&rows)[4], int row_c
   for (std::int64_t x = 0; x < count; ++x) pooled[x] = static_cast<To>(share * sums[x]);
 }
 
-// Those means of `image` that begin in the box, to their places in `pooled`.
+// Writes to `pooled` the pooled pixels of `image` whose first pixel lies in the box.
 template <class Real, class To>
 void pool_image(const Plan& plan, const TensorView& image, std::int64_t plane, const Box& box,
                 Real* buffer, Real* sums, To* pooled) {
@@ -50,7 +50,7 @@ void pool_image(const Plan& plan, const TensorView& image, std::int64_t plane, c
     }
 }
 
-// Of both images; the buffers hold a row of the box and one more element.
+// Pools both images. The buffers hold a row of the box and one more element.
 template <class Real>
 void pool_images(const Plan& plan, std::int64_t plane, const Box& box, Real* buffer, Real* sums) {
   const Problem& problem = *plan.problem;

@@ -1,7 +1,7 @@
 // Rows of images in the type of the computation.
 
-// `count` elements of a row that starts `offset` elements into the image: in place when they
-// already are what is asked for, else converted into `buffer`.
+// `count` elements of a row that starts `offset` elements into the image: a pointer into the image
+// if they are contiguous and of type Real, else `buffer`, into which they are converted.
 template <class Real>
 const Real* read_row(const TensorView& image, std::int64_t offset, std::int64_t count,
                      Real* __restrict buffer) {
@@ -20,7 +20,7 @@ const Real* read_row(const TensorView& image, std::int64_t offset, std::int64_t 
 }
 
 // s = scale * (a + b) - shift and d = scale * (a - b) of one row of both images, for the columns
-// [first, first + count). Columns before or behind the image are mirrored.
+// [first, first + count). Columns outside the image are mirrored.
 template <class Real>
 void read_sum_and_difference(const Plan& plan, std::int64_t preds_row, std::int64_t target_row,
                              std::int64_t first, std::int64_t count, Real shift, Real* preds_buffer,
@@ -29,7 +29,8 @@ void read_sum_and_difference(const Plan& plan, std::int64_t preds_row, std::int6
   const TensorView& target = plan.problem->target;
   const std::int64_t size = plan.axes[kWidth].input;
   const std::int64_t last = first + count - 1;
-  // The columns inside the image; and those that are read, since mirror images lie further inside.
+  // [inside, behind) are the wanted columns that lie in the image. [begin, end) are the columns to
+  // read: those, and the ones that mirroring takes from further inside.
   const std::int64_t inside = std::clamp<std::int64_t>(0, first, last + 1);
   const std::int64_t behind = std::clamp(size, inside, last + 1);
   const auto [least, most] = std::minmax({mirror(first, size), mirror(last, size)});
@@ -57,7 +58,7 @@ void read_sum_and_difference(const Plan& plan, std::int64_t preds_row, std::int6
     combine([](Real v) { return v; });
 }
 
-// Results of one row into the map, which is contiguous.
+// Stores results of one row into the map, which is contiguous.
 template <class Real>
 void store_row(const Problem& problem, std::int64_t at, const Real* from, std::int64_t count) {
   if constexpr (std::is_same_v<Real, float>) {

@@ -9,7 +9,7 @@
 namespace syncfree::ssim {
 namespace {
 
-// Hands out pieces of a workspace, or only counts when there is none.
+// Hands out pieces of a workspace, or only adds up their sizes if there is no memory.
 class Arena {
  public:
   explicit Arena(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
@@ -59,19 +59,20 @@ Window make_window(const Problem& problem) {
   return window;
 }
 
-// The images of a next scale come from strips alone. A map promises of each pixel what a value does
-// of the mean: patches have a pivot inside of every window, and are within 1e-6 where single
-// windows of a strip are off by 1e-4.
+// Of the fast paths only strips write the images of the next scale. A map is computed in patches
+// whatever the size, as it promises for each pixel what a value promises for the mean: patches have
+// a pivot inside every window and are within 1e-6, where single windows of a strip are off by 1e-4.
 bool takes_patches(const Problem& problem, StripWindow strips, const Geometry& geometry) {
   return strips != StripWindow::kNone && problem.pooled_preds == nullptr &&
          (problem.map != nullptr || fits_patches(geometry));
 }
 
-// Everything about one launch; the same walk through both arenas tells how much memory it wants.
+// Everything about one launch. Without a workspace, the same allocations tell how much memory the
+// launch needs.
 template <class Acc>
 struct Plan {
   Job<Acc> job;
-  Window window;  // of the general path alone
+  Window window;  // for the general path only
   StripWindow strips = StripWindow::kNone;
   StripUnits units = {};
   bool in_patches = false;
@@ -199,7 +200,8 @@ struct Plan {
   }
 };
 
-// Images without a unit to complete them: empty batches, no channels.
+// Finishes batches that have no units, and so none that completes an image: no images or no
+// channels.
 __global__ void finish_empty_kernel(const __grid_constant__ Results results) {
   double value = 0.0;
   for (std::int64_t image = 0; image < results.images; ++image)
@@ -234,7 +236,7 @@ cudaError_t launch_as(const Problem& problem, const Workspace& workspace, cudaSt
   return launch_general(plan.job, plan.window, plan.tap_memory, stream);
 }
 
-// The workspaces of joint problems, one behind the other.
+// The workspaces of joint problems, one after the other.
 class JointWorkspace {
  public:
   explicit JointWorkspace(const Workspace& workspace) : memory_(workspace) {}

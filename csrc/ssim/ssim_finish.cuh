@@ -1,6 +1,6 @@
-// From sums of units to the results, without a second launch: whoever completes an image adds up
-// its slots in order, whoever completes the last image reduces over the batch. Means have a word
-// that counts instead, unless there are too many units.
+// From the sums of units to the results, without a second launch: the warp that completes an image
+// adds up its slots in order, and the warp that completes the last image reduces over the batch.
+// Means have a word with a counter instead (core/counted_sum.cuh), unless there are too many units.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace syncfree::ssim {
 
-// The same order for the same count. By a whole warp; valid in lane 0. Loads bypass L1, which may
-// hold lines from before the slots were written.
+// The sum of `count` values in an order that depends on `count` alone. Called by a whole warp; the
+// result is in all lanes. Loads bypass L1, which may hold lines from before the slots were written.
 __device__ inline double sum_in_order(const double* values, std::int64_t count) {
   double sum = 0.0;
 #pragma unroll 8
@@ -21,7 +21,8 @@ __device__ inline double sum_in_order(const double* values, std::int64_t count) 
   return warp_sum(sum);
 }
 
-// Rounding must not carry it beyond -1, as a mean. The way through double is slow on most GPUs.
+// Rounding must not carry a value below -1, as for a mean. float32 is stored directly, because the
+// conversions through double are slow on most GPUs.
 template <class Acc>
 __device__ void store_map_value(const Job<Acc>& job, std::int64_t index, Acc ssim) {
   const Acc value = ssim < Acc(-1) ? Acc(-1) : ssim;
@@ -31,7 +32,8 @@ __device__ void store_map_value(const Job<Acc>& job, std::int64_t index, Acc ssi
     store_as(job.map, job.results.dtype, index, static_cast<double>(value));
 }
 
-// Gives the image's value to all lanes, and to whoever reduces over the batch.
+// Stores the results of an image. Returns its value in all lanes, and leaves it in `image_values`
+// for the reduction over the batch.
 __device__ inline double finish_image(const Results& r, std::int64_t image) {
   double sums[kQuantities];
 #pragma unroll
@@ -56,7 +58,7 @@ __device__ inline double finish_image(const Results& r, std::int64_t image) {
   return value;
 }
 
-// `sum` of the images' values, in lane 0.
+// `sum` is the sum of the images' values; only lane 0 needs it.
 __device__ inline void finish_batch(const Results& r, double sum) {
   if (threadIdx.x % 32 != 0) return;
   add_batch(r.running, sum, r.images);
@@ -64,7 +66,8 @@ __device__ inline void finish_batch(const Results& r, double sum) {
            r.reduction == Reduction::kMean ? sum / static_cast<double>(r.images) : sum);
 }
 
-// Deficits of units of one image, whose mean has words, from one thread.
+// Adds the deficits of units of one image to the word of their mean, and stores the result if that
+// completes it. Called by one thread.
 __device__ inline void add_deficits(const Results& r, Quantity mean, std::int64_t image,
                                     std::uint64_t encoded) {
   const bool of_batch = mean == kDeficit && r.reduction != Reduction::kNone;
@@ -82,19 +85,21 @@ __device__ inline void add_deficits(const Results& r, Quantity mean, std::int64_
   }
 }
 
-// As `is_last_arrival`, of a whole warp: true in all lanes. `leads` in lane 0 alone.
+// `is_last_arrival` for a whole warp: true in all lanes or in none. `leads` is true in lane 0
+// alone.
 __device__ inline bool arrive(std::uint32_t* ticket, std::uint32_t count, std::uint32_t total,
                               bool leads) {
   bool last = false;
   if (leads) last = is_last_arrival(ticket, count, total);
   last = __shfl_sync(0xffffffffu, last, 0);
-  __syncwarp();  // for what the lanes read now: a shuffle orders no memory
+  __syncwarp();  // orders what the lanes read next: a shuffle orders no memory
   return last;
 }
 
-// By a whole warp, after its lanes wrote the slots of `units` units of `image`; those beside lane 0
-// with a barrier behind it. Where `leads` is plainly one thread of the block, the compiler adds to
-// a ticket at once. Otherwise it gathers what lanes add first, which takes 0.3 us (H100).
+// Called by a whole warp, after its lanes wrote the slots of `units` units of `image`; after writes
+// of other lanes than lane 0 there must have been a barrier. If the compiler sees that `leads` is
+// one thread of the block, it adds to a ticket directly. Otherwise it first gathers what the lanes
+// of the warp add, which takes 0.3 us (H100).
 __device__ inline void complete_units(const Results& r, std::int64_t image, std::int64_t units,
                                       bool leads) {
   if (!arrive(r.image_tickets + image, static_cast<std::uint32_t>(units),
@@ -102,8 +107,8 @@ __device__ inline void complete_units(const Results& r, std::int64_t image, std:
     return;
   double sum = finish_image(r, image);
   if (r.reduction == Reduction::kNone || r.slots[kDeficit] == nullptr) return;
-  // Of a single image all is known here: the way to memory and back for the ticket takes a
-  // microsecond, that for the value half of one.
+  // For a single image everything is known here. The round trip to memory for the ticket would take
+  // a microsecond, and that for the value half of one.
   if (r.images > 1) {
     if (!arrive(r.batch_ticket, 1, static_cast<std::uint32_t>(r.images), leads)) return;
     sum = sum_in_order(r.image_values, r.images);

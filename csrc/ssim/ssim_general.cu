@@ -1,4 +1,4 @@
-// Portable path: kernel, tiling and launch.
+// General path: kernel, tiling and launch.
 #include "ssim/ssim_general.cuh"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ __device__ int total_taps(const Window& window) {
   return window.axes[0].taps + window.axes[1].taps + window.axes[2].taps;
 }
 
-// Taps of depth, height and width, one behind the other.
+// Taps of depth, height and width, one after the other.
 template <class Acc>
 __device__ void write_taps(const Window& window, Acc* taps, int first, int step) {
   for (int i = first; i < total_taps(window); i += step) {

@@ -1,9 +1,8 @@
-// Portable path: any window, two or three dimensions, float or double, any mix of types and
-// strides.
+// General path: any window, two or three dimensions, float or double, any mix of types and strides.
 //
-// A block owns a tile of the map. It walks through the rows of input that its windows cover, a few
-// at a time in shared memory. A thread filters each row horizontally for its column and adds the
-// result to all its outputs whose windows hold that row.
+// A block owns a tile of the map. It walks through the input rows that the tile's windows cover, a
+// few at a time in shared memory. A thread filters each row horizontally for its column and adds
+// the result to those of its outputs whose windows hold that row.
 #pragma once
 
 #include "ssim/ssim_finish.cuh"
@@ -15,9 +14,10 @@ namespace syncfree::ssim {
 
 inline constexpr int kTileThreads = 128;
 inline constexpr int kStageRows = 4;
-inline constexpr int kTapChunk = 64;  // longer windows pass through shared memory in pieces
+inline constexpr int kTapChunk = 64;  // wider windows pass through shared memory in chunks
 
-// Of a tile: `columns` threads side by side, in `groups` that stand one below the other.
+// The threads of a tile: `groups` of them, one below the other, each with `columns` threads side by
+// side.
 struct Tiling {
   int columns;
   int groups;
@@ -88,7 +88,8 @@ class TileWalk {
     first_[2] = tile_[2] * tiling_.columns;
   }
 
-  // The pixel behind position i of the padded axis, or some pixel where nobody uses it.
+  // The pixel at position i of the padded axis. Further on, any pixel of the image, as it is not
+  // used.
   __device__ std::int64_t source(int axis, std::int64_t i) const {
     const std::int64_t size = job_.geometry.size[axis];
     return mirror(min(i, size - 1 + window_.axes[axis].pad), size);
@@ -104,11 +105,11 @@ class TileWalk {
     return {(a + b) * constants_.scale, (a - b) * constants_.scale};
   }
 
-  // The pixels beside the middle of a window say as much about its mean, unless that one has most
-  // of the weight.
+  // Whether the pixels beside the middle of a window say as much about its mean as the middle one:
+  // not if that has most of the weight.
   __device__ bool neighbours_count(int axis) const { return window_.tap_scale[axis] < 0.5; }
 
-  // The pixel in the middle of a window, or `step` beside it where that counts.
+  // The pixel in the middle of an output's window, or `step` beside it if the neighbors count.
   __device__ std::int64_t middle(int axis, std::int64_t output, int step) const {
     const Axis& a = window_.axes[axis];
     return source(axis, output - a.pad + a.taps / 2 + (neighbours_count(axis) ? step : 0));
@@ -144,14 +145,14 @@ class TileWalk {
     }
   }
 
-  // Rows [row, row + kStageRows) of one slice, counted from the first that the thread's windows
-  // hold.
+  // Adds the rows [row, row + kStageRows) of one slice, counted from the first row that the
+  // thread's windows hold.
   __device__ void take_rows(int slice, int row) {
     RowSums<Acc> s[kStageRows], d[kStageRows];
     const int taps = window_.axes[2].taps;
     const int chunks = (taps + kTapChunk - 1) / kTapChunk;
     const int middle_tap = taps / 2;
-    // The chunk with the middle of the window first: it has the pivots.
+    // The chunk with the middle of the window comes first: it has the pivots.
     for (int i = 0; i < chunks; ++i) {
       const int chunk = (middle_tap / kTapChunk + i) % chunks;
       const int begin = chunk * kTapChunk;
@@ -198,7 +199,7 @@ class TileWalk {
     }
   }
 
-  // Rows outside a window are left out, not weighted by zero: they may hold a NaN.
+  // Rows outside a window are skipped, not weighted by zero: they may hold a NaN.
   __device__ void add_row(int slice, int row, const RowSums<Acc>& s, const RowSums<Acc>& d) {
     const Acc mean_s = s.mean(), variance_s = s.variance();
     const Acc mean_d = d.mean(), variance_d = d.variance();
@@ -257,8 +258,8 @@ class TileWalk {
     return i >= g.crop[axis] && i < g.map[axis] - g.crop[axis];
   }
 
-  // The pixels at the positions of the tile's outputs; the last tile of an axis takes what is left.
-  // With `step` = 2 the pairs of pixels that begin there, all tiles being of even sizes.
+  // The pixels at the positions of the tile's outputs; the last tile along an axis takes what is
+  // left. With `step` = 2, the pairs of pixels that begin there, since all tiles have even sizes.
   __device__ TileBox own_pixels(const int (&step)[3]) const {
     const int extent[3] = {kDepth, tiling_.groups * kRows, tiling_.columns};
     TileBox box;
@@ -313,7 +314,7 @@ class TileWalk {
   const int column_;
   const int group_;
   std::int64_t tile_[3];
-  std::int64_t first_[3];  // output of this thread; the column is the tile's
+  std::int64_t first_[3];  // first output of this thread; for the width, of the tile
   std::int64_t plane_;
   std::int64_t image_;
   std::int64_t preds_offset_;

@@ -1,4 +1,4 @@
-// The images of the next scale of a pyramid, a tile of the portable path at a time.
+// The images of the next scale of a pyramid, on the general path one tile at a time.
 #pragma once
 
 #include "ssim/ssim_general_sums.cuh"
@@ -11,7 +11,7 @@ struct TileBox {
   std::int64_t size[3];
 };
 
-// Pixels of a plane that become one: two of an axis, or one where there is a single slice.
+// How many pixels along each axis become one: two, or one along the depth of a single slice.
 struct PoolSteps {
   int step[3];
   __device__ explicit PoolSteps(const Geometry& g) : step{g.size[0] > 1 ? 2 : 1, 2, 2} {}
@@ -33,8 +33,8 @@ __device__ Acc pooled_pixel(const Image& image, std::int64_t plane, const PoolSt
   return sum * (slices == 1 ? Acc(0.25) : Acc(0.125));
 }
 
-// Both pooled images within `box`, by a whole block. The offsets are those of the plane in `job`'s
-// images.
+// Writes both pooled images within `box`. Called by a whole block. The offsets are those of the
+// plane in the job's images.
 template <class Acc>
 __device__ void pool_tile(const Job<Acc>& job, const PoolSteps& pool, const TileBox& box,
                           std::int64_t plane, std::int64_t preds_offset,

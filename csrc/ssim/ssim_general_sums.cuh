@@ -1,11 +1,11 @@
-// What one thread of the portable path reads and adds up.
+// What one thread of the general path reads and adds up.
 #pragma once
 
 #include "ssim/ssim_job.cuh"
 
 namespace syncfree::ssim {
 
-// Outputs of one thread. Accumulators in double are worth two registers.
+// Outputs of one thread. An accumulator in double takes two registers.
 template <class Acc, bool kVolume>
 struct ThreadTile {
   static constexpr int kDepth = kVolume ? (sizeof(Acc) == 4 ? 4 : 2) : 1;
@@ -44,7 +44,7 @@ struct TileSums {
   __device__ Acc variance(int z, int y) const { return fma(-sum[z][y], sum[z][y], square[z][y]); }
 };
 
-// The same of one row of a window, about the pixel in its middle.
+// The same for one row of a window, about the pixel in its middle.
 template <class Acc>
 struct RowSums {
   Acc pivot;

@@ -1,4 +1,10 @@
-// What the CUDA kernels of SSIM are told, and the launchers that ssim_cuda.cu chooses from.
+// The parameters of the CUDA kernels of SSIM, and the launchers that ssim_cuda.cu chooses from.
+//
+// Terms: a plane is one channel of one image. A strip is a group of neighboring columns of a plane,
+// down which one warp walks row by row (ssim_strip.cuh); a patch is a rectangle of outputs that one
+// block computes at once (ssim_patch.cuh); a tile is its counterpart on the general path
+// (ssim_general.cuh). A unit is the part of a plane whose sums are reduced together: some rows of a
+// strip, a patch, or a tile.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,21 +30,23 @@ struct Image {
 struct Geometry {
   std::int64_t channels;
   std::int64_t size[3];  // depth, height, width of the images
-  std::int64_t map[3];   // and of the map
-  std::int64_t crop[3];  // positions left out at both ends of each axis of the contrast mean
+  std::int64_t map[3];   // the same of the map
+  std::int64_t crop[3];  // positions at both ends of each axis that the contrast mean leaves out
 };
 
-// Sums over one unit, a piece of one plane that depends on the image size alone. No grid, batch or
-// layout changes their bits: a sum goes to the slot of its unit, and slots are added in order, or
-// to a word that adds up integers.
+// What is summed over each unit. Units are cut by the image size alone, so no grid, batch or layout
+// changes the bits of a result. A unit's sum goes to the slot of the unit, and slots are added up
+// in order; or it is added in fixed point to a 64-bit word (core/counted_sum.cuh), whose integers
+// give the same bits in any order.
 enum Quantity { kDeficit, kContrastDeficit, kSquaredError, kAbsoluteError, kQuantities };
 
-// Deficits of means are bounded, and have words on the fast paths unless there are too many.
-inline constexpr int kMeans = 2;  // the first of the quantities
+// The deficits are bounded. On the fast paths they have words, unless there are too many units for
+// one (CountedSums::kMostTerms).
+inline constexpr int kMeans = 2;  // the first two quantities
 
-// Units are numbered image by image. `slots` are null for quantities that nobody asked for, or that
-// have words. A reduced value of a batch with few units has a single one; of others images have
-// one each, and `batch_sum` has the batch's.
+// Units are numbered image by image. `slots[q]` is null if nobody asked for quantity q, or if it
+// has words. A reduced value of a batch with few units has a single word. Otherwise each image has
+// a word, and if the value is reduced `batch_sum` holds the word of the batch.
 struct Results {
   void* value;
   void* contrast;
@@ -58,7 +66,7 @@ struct Results {
   CountedSums batch_sum;
   double* slots[kQuantities];
   double* image_values;          // scratch of the reduction over images
-  std::uint32_t* image_tickets;  // one per image, zero between launches
+  std::uint32_t* image_tickets;  // units that have arrived, per image; zero between launches
   std::uint32_t* batch_ticket;
 };
 
@@ -78,40 +86,41 @@ struct Job {
   bool has_errors() const {
     return results.slots[kSquaredError] != nullptr || results.slots[kAbsoluteError] != nullptr;
   }
-  // Of strips: more than a mean over images and errors.
+  // Whether strips must leave the border out, clamp, or compute the contrast.
   bool has_more() const {
     return leaves_border_out() || clamp.enabled || results.contrast != nullptr;
   }
 
-  // Of strips, which walk over the padded image whatever the map.
+  // Strips and patches compute the outputs of the padded image in any case. Without padding they
+  // leave the outputs at the border out of the sums.
   SYNCFREE_HD bool leaves_border_out() const { return geometry.crop[1] == 0; }
 };
 
-// Fast path: 11 x 11 Gaussian of sigma 1.5, or 7 x 7 uniform, over 2-D images of one type, computed
-// in float.
+// Windows of the fast paths: 11 x 11 Gaussian of sigma 1.5, or 7 x 7 uniform, over 2-D images of
+// the same type, computed in float.
 enum class StripWindow { kNone, kGaussian, kUniform };
 
-StripWindow strip_window(const Problem& problem);  // kNone where the general path has to do
+StripWindow strip_window(const Problem& problem);  // kNone: take the general path
 
 struct StripUnits {
   std::int64_t strips;    // across a plane
-  std::int64_t of_strip;  // units, down each
+  std::int64_t of_strip;  // units down a strip
   int rows;               // of a unit
 };
 
-// On the current device.
+// For the current device.
 StripUnits strip_units(StripWindow window, const Geometry& geometry);
-double tap_sum_of(StripWindow window);     // of patches, and of walks for gradients
-double strip_tap_sum(StripWindow window);  // of strips on the current device
+double tap_sum_of(StripWindow window);     // for patches, and for walks of gradients
+double strip_tap_sum(StripWindow window);  // for strips on the current device
 cudaError_t launch_strips(const Job<float>& job, const StripUnits& units, StripWindow window,
                           cudaStream_t stream);
 cudaError_t launch_strips_of_scale(const Job<float>& job, const StripUnits& units,
                                    cudaStream_t stream);  // with pooling
 
-// The same for the Gaussian where a multiprocessor has shared memory for rows that wait: code for
-// compute capability 9.0 to 10.3. (That for 8.0 runs on 8.6 and 8.9, too, which have 100 KiB.)
-// There the others are compiled empty for the Gaussian, as these are elsewhere: nobody launches
-// them.
+// Ring strips (ssim_ring.cuh): the same for the Gaussian where a multiprocessor has shared memory
+// for rows that wait. Only code for compute capability 9.0 to 10.3 has them; code for 8.0 also runs
+// on 8.6 and 8.9, which have 100 KiB. For each architecture only one of the two kinds of strips is
+// compiled for the Gaussian. Kernels of the other kind are only a trap, and nobody launches them.
 SYNCFREE_HD constexpr bool has_ring_strips(int architecture) {
   return architecture >= 90 && architecture < 110;
 }
@@ -126,8 +135,9 @@ cudaError_t launch_ring_strips(const Job<float>& job, const StripUnits& units, c
 cudaError_t launch_ring_strips_of_scale(const Job<float>& job, const StripUnits& units,
                                         cudaStream_t stream);
 
-// The uniform window where a multiprocessor has shared memory for the pixels of twelve warps, and
-// an image's width is made up of their strips' without much to spare.
+// Uniform strips (ssim_uniform.cuh): the uniform window where a multiprocessor has shared memory
+// for the pixels of twelve warps, and where strips of their width cover the image without reading
+// many more columns.
 SYNCFREE_HD constexpr bool has_uniform_strips(int architecture) {
   return architecture == 80 || (architecture >= 90 && architecture < 110);
 }
@@ -137,13 +147,15 @@ inline constexpr bool kCompilesUniformStrips = has_uniform_strips(__CUDA_ARCH__ 
 inline constexpr bool kCompilesUniformStrips = true;
 #endif
 bool takes_uniform_strips(StripWindow window, const Geometry& geometry);
-bool has_near_columns(const Image& image);  // less than 2 GiB apart, for these
+bool has_near_columns(const Image& image);  // less than 2 GiB apart, for uniform strips
 cudaError_t launch_uniform_strips(const Job<float>& job, const StripUnits& units,
                                   cudaStream_t stream);
 
-// What strips take, where images are too small for them or a map is wanted.
+// Patches (ssim_patch.cuh): the problems of strips where images are too small for strips, or where
+// a map is wanted.
 
-// Of all channels of one image. Beyond, strips take less time for a batch that fills the GPU.
+// Pixels in all channels of one image. With more, strips take less time for a batch that fills the
+// GPU.
 inline constexpr std::int64_t kMostPatchPixels = (1 << 18) - 1;
 SYNCFREE_HD bool fits_patches(const Geometry& geometry) {
   return geometry.channels * geometry.size[1] * geometry.size[2] <= kMostPatchPixels;
@@ -153,13 +165,13 @@ std::int64_t patches_per_image(const Geometry& geometry);
 cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream_t stream);
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream);
 
-// Any window, 2-D and 3-D, any types.
+// The general path: any window, 2-D and 3-D, any types.
 struct Window {
   Axis axes[3];
   double tap_scale[3];  // one over the sum of the raw taps
 };
 
-// Taps of one launch that shared memory has room for; more are kept in scratch.
+// The most taps of the three axes together that go to shared memory; more are kept in scratch.
 inline constexpr int kSharedTaps = 2048;
 
 template <class Acc>

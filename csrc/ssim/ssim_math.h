@@ -1,4 +1,4 @@
-// Arithmetic of SSIM that CPU and CUDA share: formula, constants, taps, borders, pivot.
+// Arithmetic of SSIM that CPU and CUDA share: constants, taps, borders.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace syncfree::ssim {
 
 // The formula works on s = scale * (a + b) and d = scale * (a - b) of the two images. `scale` is a
 // power of two near 1 / (range * tap_sum), which keeps products of four window sums within float
-// for any range, also where pixels lie far outside it.
+// for any range, even where pixels lie far outside it.
 template <class Acc>
 struct Constants {
   Acc scale;
@@ -20,11 +20,11 @@ struct Constants {
   Acc twice_c2;
 };
 
-// `tap_sum` is the sum of all weights of the window, 1 when taps are normalised.
+// `tap_sum` is the sum of all weights of the window, 1 if the taps are normalized.
 template <class Acc>
 SYNCFREE_HD Constants<Acc> make_constants(double range, double k1, double k2,
                                           double tap_sum = 1.0) {
-  range += range - range;      // NaN if it is infinite
+  range += range - range;      // an infinite range becomes NaN
   constexpr int kLimit = 120;  // scale stays a normal float
   int exponent = 0;
   const double size = fabs(range) * tap_sum;
@@ -37,7 +37,8 @@ SYNCFREE_HD Constants<Acc> make_constants(double range, double k1, double k2,
           static_cast<Acc>(2.0 * c2 * c2)};
 }
 
-// Rounding must not carry a mean beyond -1; NaN passes.
+// The mean of `count` values whose deficits add up to `deficit`. Rounding must not carry it below
+// -1; NaN passes through.
 SYNCFREE_HD double mean_from_deficit(double deficit, double count) {
   const double mean = 1.0 - deficit / count;
   return mean < -1.0 ? -1.0 : mean;
@@ -47,14 +48,14 @@ SYNCFREE_HD double finite_or_zero(double x) {
   return x - x == 0.0 ? x : 0.0;
 }
 
-// Whether denominators, which are products of two of the constants at least, stay normal floats:
-// an approximate inverse of others is infinite, and gives NaN where the numerator is 0.
+// Whether all denominators, which are at least the product of the two constants, are normal floats.
+// The approximate inverse of a subnormal is infinite, and gives NaN where the numerator is 0.
 inline bool has_normal_denominators(const Problem& problem) {
   constexpr double kLeast = 0x1p-28;
   return std::fabs(problem.k1) >= kLeast && std::fabs(problem.k2) >= kLeast;
 }
 
-// Index of the pixel that stands at `i` when the axis is mirrored without repeating its edge, for
+// Index of the pixel at position `i` of an axis that is mirrored without repeating its edge, for
 // -size < i < 2 * size - 1.
 template <class Index>
 SYNCFREE_HD constexpr Index mirror(Index i, Index size) {
@@ -67,7 +68,7 @@ SYNCFREE_HD constexpr std::int64_t map_size(const Axis& axis, std::int64_t size)
   return size + 2 * axis.pad - (axis.taps - 1);
 }
 
-// Weight of tap k before normalisation.
+// Weight of tap k before normalization.
 SYNCFREE_HD double raw_tap(const Axis& axis, int k) {
   if (axis.sigma <= 0.0) return 1.0;
   const double offset = (k - 0.5 * (axis.taps - 1)) / axis.sigma;
@@ -80,7 +81,7 @@ inline double raw_tap_sum(const Axis& axis) {
   return sum;
 }
 
-// Normalised taps; the middle one takes up what rounding did to the sum of the others.
+// Normalized taps. The middle one absorbs the rounding errors of the others, so that they sum to 1.
 template <class Acc>
 void fill_taps(const Axis& axis, Acc* taps) {
   const double sum = raw_tap_sum(axis);

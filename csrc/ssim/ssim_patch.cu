@@ -1,4 +1,4 @@
-// Small images and maps: which they are, how they are cut, and the launch.
+// Patches: which images they take, how these are cut, and the launch.
 #include "ssim/ssim_patch.cuh"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ cudaError_t launch_patches(const Job<float>& job, StripWindow window, cudaStream
                                           : start<PatchTask::kValue, GaussianWindow>(job, stream);
 }
 
-// Jobs of one mean for each image, whose units are few: all have words.
+// For jobs with one mean per image and few units: all of their sums have words.
 cudaError_t launch_patches_of_scales(const Job<float>* jobs, int count, cudaStream_t stream) {
   PatchJobs all;
   std::int64_t units = 0;

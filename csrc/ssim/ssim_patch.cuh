@@ -1,9 +1,10 @@
-// Small images and maps of any: a block computes a patch of outputs at once, where the warp of a
-// strip would walk down its rows for longer than all else takes.
+// Patches, for small images and for maps of any size: a block computes a patch of outputs at once.
+// In a small image the warp of a strip would walk down its rows for longer than everything else
+// takes.
 //
 // Each thread filters a run of outputs down one column, from pixels in registers, and leaves means
-// and variances in shared memory; then a run across one row. Both passes work about pivots inside
-// the windows, so no digit cancels whatever the image.
+// and variances in shared memory; then it filters a run along one row. Both passes work about
+// pivots from inside the windows, so no digits cancel, whatever the image.
 #pragma once
 
 #include "core/early_launch.cuh"
@@ -22,12 +23,13 @@ inline constexpr int kPatchBlocksPerMultiprocessor = 6;
 
 enum class PatchTask {
   kValue,     // SSIM alone
-  kOneMean,   // SSIM or contrast, of clamped images too
-  kAnything,  // whatever the job asks for, but the images of the next scale
+  kOneMean,   // SSIM or contrast, also of clamped images
+  kAnything,  // whatever the job asks for, except the images of the next scale
 };
 
-// Of one plane (s or d) as the columns leave it. With rows four floats beyond a multiple of eight
-// apart, eight lanes that read sixteen bytes of as many rows meet in no bank.
+// What the pass down the columns leaves of one plane (s or d). Rows are four floats more than a
+// multiple of eight apart, so that eight lanes that read sixteen bytes each, from eight rows, have
+// no bank conflict.
 struct alignas(16) PatchPlane {
   static constexpr int kPitch = 76;
   float mean[kPatchRows][kPitch];
@@ -37,15 +39,15 @@ struct alignas(16) PatchPlane {
 struct PatchMemory {
   PatchPlane s;
   PatchPlane d;
-  double warp_sums[kQuantities][kPatchThreads / 32];  // what each warp adds to a unit's sums
+  double warp_sums[kQuantities][kPatchThreads / 32];  // each warp's part of the unit's sums
 };
 
-// How images are cut, the last patches being cut off by the border. Rows of preds and of target lie
-// less than 2^32 bytes apart, so that one multiply-add finds an address.
+// How images are cut into patches, of which the last ones extend beyond the border. Rows of preds
+// and of target are less than 2^32 bytes apart, so that one multiply-add computes an address.
 struct Patches {
-  FastDivider in_image;
-  FastDivider in_row;
-  FastDivider in_column;
+  FastDivider in_image;   // patches of an image
+  FastDivider in_row;     // patches side by side
+  FastDivider in_column;  // patches below each other
   unsigned row_bytes[2];
 };
 
@@ -102,7 +104,8 @@ class Patch {
     target_ = plane_of(job_.target);
   }
 
-  // A run of outputs in one column of the patch, beside which kHalo columns stand.
+  // Filters a run of outputs in one column of the patch, or in one of the kHalo columns on either
+  // side.
   __device__ void filter_column(Sums& sums) {
     const int run = threadIdx.x / kWidth, column = threadIdx.x - run * kWidth;
     const int x = first_column_ - kHalo + column, y = first_row_ + run * kRun;
@@ -155,7 +158,8 @@ class Patch {
     }
   }
 
-  // A run of outputs in one row. Lanes stand below each other, which suits the banks.
+  // Filters a run of outputs in one row. Neighboring lanes take neighboring rows, which avoids bank
+  // conflicts.
   __device__ void filter_row(Sums& sums) {
     const int row = threadIdx.x % kPatchRows, column = threadIdx.x / kPatchRows * kRun;
     const Moments s = filter_shared(memory_.s, row, column);
@@ -208,7 +212,7 @@ class Patch {
     x[kSpan - 2] = two.x, x[kSpan - 1] = two.y;
   }
 
-  // All sums behind one barrier.
+  // Reduces all sums with one barrier.
   __device__ void add_sums(unsigned unit, unsigned image, const Sums& sums) {
     const Results& results = job_.results;
     if (kTask == PatchTask::kValue || results.value != nullptr) put(kDeficit, sums.deficit);
@@ -232,7 +236,7 @@ class Patch {
     add_deficits(results, mean, image, results.sums[mean].encoded(of_unit(mean)));
   }
 
-  // Of what has slots.
+  // Stores the sums that have slots.
   __device__ void fill_slots(unsigned unit, unsigned image) {
     double* const* slots = job_.results.slots;
     bool any = false;
@@ -262,7 +266,8 @@ class Patch {
     return quantity == kSquaredError ? unscaled * unscaled : unscaled;
   }
 
-  // A bit for each output of a run that begins at (y, x) and lies inside of the border.
+  // One bit for each output of a run that begins at (y, x): whether the output lies in the image,
+  // at least `border` away from its edge.
   __device__ unsigned places_within(int y, int x, int border) const {
     if (y < border || y >= height() - border) return 0;
     const int begin = min(max(border - x, 0), kRun);
@@ -283,10 +288,10 @@ class Patch {
   const T* target_;
 };
 
-// One or several jobs, whose images are of T in the first and of float in all others.
+// One or several jobs. The images of the first are of type T, those of all others are float.
 struct PatchJobs {
   Patches patches[kMostJointScales];
-  unsigned end[kMostJointScales];  // of the units of a job and of those before it
+  unsigned end[kMostJointScales];  // units of a job and of all jobs before it
   Job<float> jobs[kMostJointScales];
 };
 
@@ -298,7 +303,7 @@ __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
   Patch<T, kTask, Taps>(job, patches, memory).run(blockIdx.x);
 }
 
-// The scales of a pyramid at once.
+// Several scales of a pyramid in one launch.
 template <class T>
 __global__ void __launch_bounds__(kPatchThreads, kPatchBlocksPerMultiprocessor)
     joint_patch_kernel(const __grid_constant__ PatchJobs all) {

@@ -6,14 +6,15 @@
 namespace syncfree::ssim {
 
 inline constexpr int kRun = 8;           // outputs of one thread, below or beside each other
-inline constexpr int kPivotOutputs = 4;  // of these that share a pivot
+inline constexpr int kPivotOutputs = 4;  // neighboring ones that share a pivot
 
-// Means and variances under a run of windows, of values that are pixels or, in the second pass,
-// columns of them with a mean and a variance each. Taps are scaled so that their ends are 1, so
-// that means come out times the sum of the taps and variances times its square.
+// Means and variances under a run of windows. The values are pixels or, in the second pass, results
+// of the first, with a mean and a variance each. Taps are scaled so that the end taps are 1; so
+// means come out multiplied by the sum of the taps, and variances by its square.
 //
-// The pivot of neighbouring outputs lies in the middle of all their windows: what they hold near it
-// bounds its distance from their means by their variance. A NaN there is in all of them.
+// The pivot of neighboring outputs comes from the middle of all their windows. Since each window
+// holds the pivot's pixels, its own variance bounds the distance between pivot and mean. A NaN in
+// the pivot is in all of these windows.
 template <class Taps>
 class RunFilter {
  public:
@@ -24,7 +25,7 @@ class RunFilter {
     float variance[kRun];
   };
 
-  // Of pixels times `scale`.
+  // The values are pixels, to be multiplied by `scale`.
   static __device__ Moments filter_pixels(const float (&x)[kSpan], float scale) {
     return filter([&](int i, float pivot) { return fmaf(x[i], scale, -pivot); },
                   [&](int i) { return x[i]; }, 0.5f * scale,

@@ -15,7 +15,7 @@ constexpr int kUnroll = 8;
 constexpr std::int64_t kPiece = kThreads * kUnroll;  // elements of one block's step
 constexpr int kRank = kMaxRank;
 
-// The elements of a tensor in any order, in as few dimensions as its layout allows.
+// The elements of a tensor, in any order and in as few dimensions as its layout allows.
 struct Elements {
   const void* data;
   DType dtype;
@@ -56,11 +56,11 @@ struct Extremes {
   bool has_nan;
 
   __device__ static Extremes none() { return {INFINITY, -INFINITY, false}; }
-  // Any value is the operator that joins two, which CUB asks for.
+  // CUB asks for an operator that joins two values; any value can serve as it.
   __device__ Extremes operator()(const Extremes& a, const Extremes& b) const {
     return {fmin(a.low, b.low), fmax(a.high, b.high), a.has_nan || b.has_nan};
   }
-  // As torch.max and torch.min: NaN if there is one.
+  // NaN if there is one, like torch.max and torch.min.
   __device__ double range() const { return has_nan ? NAN : high - low; }
 };
 
@@ -85,7 +85,8 @@ __device__ Extremes extremes_as(const Elements& e) {
     Acc x[kUnroll];
 #pragma unroll
     for (int k = 0; k < kUnroll; ++k) {
-      // The last element again where there are no more: loads stay independent of each other.
+      // Past the end the last element is loaded again, so that all loads stay independent of each
+      // other.
       const std::int64_t index = min(base + k * kThreads, e.count - 1);
       x[k] = to<Acc>(data[e.rank == 1 ? index * e.stride[0] : offset_of(e, index)]);
     }
@@ -126,7 +127,7 @@ struct Operands {
   Elements of[2];
 };
 
-// `constants` is of the type in which the images are computed.
+// `constants` has the type in which the images are computed.
 __global__ void __launch_bounds__(kThreads)
     range_kernel(const __grid_constant__ Operands operands, double k1, double k2, double tap_sum,
                  Extremes* partial, std::uint32_t* ticket, bool in_double, void* constants) {

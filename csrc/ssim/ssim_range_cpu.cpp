@@ -24,7 +24,7 @@ struct Extremes {
 namespace syncfree::ssim {
 namespace {
 
-// Of the rows [begin, end), counted over batch, channel, depth and height.
+// Extremes of the rows [begin, end), counted over batch, channel, depth and height.
 using ExtremesOfRows = Extremes(const TensorView& image, bool in_double, std::int64_t begin,
                                 std::int64_t end);
 
@@ -34,7 +34,7 @@ ExtremesOfRows* extremes_of_rows() {
                     &avx512::ssim_range_cpu::extremes_of_rows);
 }
 
-// NaN if there is one.
+// max - min of an image, or NaN if it holds one.
 double extent_of(const TensorView& image, bool in_double, ParallelFor parallel_for) {
   constexpr std::int64_t kRows = 64;
   const std::int64_t rows = image.size[0] * image.size[1] * image.size[2] * image.size[3];

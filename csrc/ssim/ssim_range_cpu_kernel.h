@@ -5,7 +5,7 @@ namespace {
 
 using namespace ::syncfree::ssim;
 
-// Used by those below.
+// Used by the header below.
 #include "ssim/ssim_cpu_vectors.h"
 
 #include "ssim/ssim_cpu_rows.h"

@@ -1,5 +1,5 @@
-// Strips whose rows wait in shared memory: where they run, and the launch of single scales. The
-// kernels of other tasks than the value alone are compiled beside this file: each takes a while.
+// Ring strips: where they run, and the launch of single scales. Kernels of tasks other than the
+// value alone are compiled in files of their own, as each takes a while.
 #include "ssim/ssim_ring.cuh"
 
 namespace syncfree::ssim {

@@ -1,6 +1,7 @@
-// Fast path of the Gaussian where each multiprocessor that runs the code has 132 KiB of shared
-// memory: a strip's rows wait there, which leaves registers for a way down a column with fewer
-// operations.
+// Ring strips: the fast path of the Gaussian where each multiprocessor that runs the code has 132
+// KiB of shared memory. A warp walks down a strip as in ssim_strip.cuh, but the horizontal sums of
+// the last six rows wait in the ring, a ring buffer in shared memory. That leaves registers for a
+// way down a column with fewer operations (ssim_ring_window.cuh).
 #pragma once
 
 #include "ssim/pixel_types.h"
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   if constexpr (kCompilesRingStrips)
     walk_down_strips<RingWalk<Rows, kTask>>(job, units);
   else
-    __trap();  // an error, where nothing would be written
+    __trap();  // fails, instead of writing nothing
 }
 
 template <StripTask kTask>
@@ -24,7 +25,8 @@ cudaError_t launch_ring_strips_as(const Job<float>& job, const StripUnits& units
                                   cudaStream_t stream) {
   const unsigned blocks = blocks_for_strips(job);
   return dispatch_pixels(job.preds.dtype, [&]<class T>(TypeTag<T>) {
-    // Both halos: an exchange between lanes ends what the compiler mixes.
+    // Two halo elements per lane: the compiler does not interleave across an exchange between
+    // lanes.
     const auto kernel = VectorRows<T>::apply(job.preds, job.target, job.geometry)
                             ? ring_strip_kernel<VectorRows<T, 2>, kTask>
                             : ring_strip_kernel<StridedRows<T, 2>, kTask>;

@@ -1,4 +1,4 @@
-// Strips whose rows wait in shared memory: contrast, clamped images and windows without padding.
+// Ring strips: contrast, clamped images and windows without padding.
 #include "ssim/ssim_ring.cuh"
 
 namespace syncfree::ssim {

@@ -1,5 +1,4 @@
-// Strips whose rows wait in shared memory: the value with squared and absolute errors beside it, as
-// `image_quality` asks for.
+// Ring strips: the value together with squared and absolute errors, as `image_quality` asks for.
 #include "ssim/ssim_ring.cuh"
 
 namespace syncfree::ssim {

@@ -1,5 +1,6 @@
-// In which order a pair of rows is added up: no operation more or less, but what the compiler makes
-// of it differs, and registers are short. Chosen by tools/kernel_variants/search_orders.py.
+// The order in which a pair of rows is added up. All orders have the same operations, but the
+// compiler makes different code of them, and registers are scarce. Chosen by
+// tools/kernel_variants/search_orders.py.
 #pragma once
 
 #include "core/dtype.h"
@@ -35,17 +36,17 @@ SYNCFREE_HD constexpr int inner_tap(TapOrder order, int i) {
   return 0;
 }
 
-// When a step asks for what the next one needs.
+// When a step issues the loads from shared memory that the next step needs.
 enum class AskAhead { kAtOnce, kBeforeSums, kAfterSums, kBeforeSquares, kAfterSquares };
 
-// Of one row of s or d.
+// A step: one row of s or d.
 struct RingStep {
   TapOrder sums;
   TapOrder squares;
   AskAhead ask;
 };
 
-// When the outputs that the first row completes leave.
+// When the outputs that the first row completes are computed.
 enum class FirstOutputs { kWithItsSums, kWithTheSecondRow, kLast };
 
 struct RingOrders {
@@ -56,7 +57,7 @@ struct RingOrders {
   FirstOutputs first_outputs;
 };
 
-// Orders of taps are the same for all tasks: they decide the last bits of a value.
+// Orders of taps are the same for all tasks, since they decide the last bits of a value.
 template <AskAhead kFirstD, AskAhead kFirstS, AskAhead kSecondD, AskAhead kSecondS,
           FirstOutputs kFirstOutputs>
 inline constexpr RingOrders kOrdersThatAsk{

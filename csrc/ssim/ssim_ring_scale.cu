@@ -1,4 +1,4 @@
-// Strips whose rows wait in shared memory: the scales of a pyramid but the last.
+// Ring strips: all scales of a pyramid but the last.
 #include "ssim/ssim_ring.cuh"
 
 namespace syncfree::ssim {

@@ -1,5 +1,5 @@
-// Window sums of one plane (s or d) as the rows of a strip go by: four that are under way for each
-// column stand in registers, the last six rows in shared memory.
+// Window sums of one plane (s or d) as the rows of a strip enter: the four open sums of each column
+// are in registers, the sums along the last six rows in the ring in shared memory.
 #pragma once
 
 #include "ssim/shared_vectors.cuh"
@@ -8,8 +8,8 @@
 
 namespace syncfree::ssim {
 
-// Of one warp: the last three pairs of rows of sums along a row, of both moments of s and of d.
-// Each lane touches its own columns alone.
+// The ring of one warp: the sums along the rows of the last three pairs, both moments of s and of
+// d. Each lane touches only its own columns.
 struct RingLines {
   static constexpr int kMoment = kStripColumns;
   static constexpr int kRow = 4 * kMoment;
@@ -19,7 +19,8 @@ struct RingLines {
   alignas(16) float row[kPairs * kPair];
 };
 
-// Where a row's sums go, in the place of those six rows ago, and where those three rows ago are.
+// `now` is where the sums along a row go; until then, those of six rows ago are there. `third` is
+// where those of three rows ago are.
 struct LinePlace {
   SharedPlace now;
   SharedPlace third;
@@ -39,7 +40,8 @@ struct RingRows {
   }
 };
 
-// What a step down one plane takes in: the lane's window of the row, and the rows that it meets.
+// The input of a step down one plane: the lane's window of the row, and the sums along the rows
+// three and six rows ago.
 struct RingInput {
   static constexpr int kHalo = RingWindow::kHalo;
 
@@ -47,7 +49,7 @@ struct RingInput {
   RingRows rows;
   LinePlace place;
 
-  // `own` is where the lane's first column stands.
+  // `own` is where the lane's first column is.
   __device__ void load(const SharedPlace& own, const float (&own_columns)[kColumns],
                        const LinePlace& lines) {
     static_assert(kHalo == kColumns + 1);
@@ -62,9 +64,10 @@ struct RingInput {
   }
 };
 
-// What the rows that meet in a sum are about: levels of pairs of rows, of this one and of the three
-// before. Sums under way are about that of the pair before the last (`open`), near the middle of
-// the windows that the pair completes; rows that wait are about their own pair's.
+// The pivots of the rows that meet in a sum: the levels of the current pair of rows and of the
+// three before it. Open sums are about that of the pair before the last (`open`), near the middle
+// of the windows that the current pair completes; rows that wait are about the level of their own
+// pair.
 struct RingPivots {
   float now;
   float last;
@@ -92,8 +95,8 @@ __device__ void filter_row(const float (&x)[kRingColumns], float (&row)[kColumns
   }
 }
 
-// The sums of each column that are under way. Element k: of the window that k more rows than the
-// next one complete.
+// The open sums of each column: of windows that have begun and are not complete. Element k is of
+// the window that is complete k rows after the next one.
 struct OpenSums {
   static constexpr int kOpen = 4;
 
@@ -106,8 +109,8 @@ struct OpenSums {
       for (int k = 0; k < kOpen; ++k) of[c][k] = 0.0f;
   }
 
-  // Takes in a row of sums, with that of six rows ago in `outer`, and that of three rows ago. Gives
-  // out the window that ends with it.
+  // Adds a sum along a row: in `outer` together with that of six rows ago, and in `third` that of
+  // three rows ago. Returns the sum of the window that ends with the row.
   __device__ float add(int column, float outer, float third) {
     constexpr ColumnTaps kTaps;
     float (&open)[kOpen] = of[column];
@@ -130,8 +133,8 @@ class RingSums {
     square_.clear();
   }
 
-  // Takes in a row, the second of its pair or not, and gives out the sums of the window that ends
-  // with it. The input is used up.
+  // Adds a row, the second of its pair if `kIsSecond`, and returns the sums of the window that ends
+  // with it. Overwrites `input`.
   template <RingStep kStep, bool kIsSecond, class Ask>
   __device__ void add_row(RingInput& input, const NoPivots&, float (&sum)[kColumns],
                           float (&square)[kColumns], const Ask& ask_ahead) {
@@ -158,7 +161,7 @@ class RingSums {
       square[c] = square_.add(c, v[c] + square_rows.sixth[c], square_rows.third[c]);
   }
 
-  // The same about pivots, with the same bits where all are zero.
+  // The same about pivots, with the same bits if all are zero.
   template <RingStep kStep, bool kIsSecond, class Ask>
   __device__ void add_row(RingInput& input, const RingPivots& pivots, float (&sum)[kColumns],
                           float (&square)[kColumns], const Ask& ask_ahead) {
@@ -179,7 +182,8 @@ class RingSums {
     for (int c = 0; c < kColumns; ++c) {
       move(u[c], v[c], __fsub_rn(pivots.open, pivots.now), kRowSum);
       move(rows.sixth[c], square_rows.sixth[c], __fsub_rn(pivots.open, pivots.oldest), kRowSum);
-      // Three rows before the first of a pair lies in the pair before the last, whose level it has.
+      // Three rows before the first row of a pair is a row of the pair before the last, whose level
+      // is `open` already.
       if constexpr (kIsSecond)
         move(rows.third[c], square_rows.third[c], __fsub_rn(pivots.open, pivots.last), kRowSum);
       sum[c] = sum_.add(c, u[c] + rows.sixth[c], rows.third[c]);
@@ -201,13 +205,13 @@ class RingSums {
 
  private:
   static __device__ void square_inner(float (&x)[kRingColumns]) {
-    // The outermost columns belong to one window each, as end taps.
+    // The outermost columns are end taps of one window each; `add_end` squares them.
 #pragma unroll
     for (int i = 1; i < kRingColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
   }
 
-  // From sums of w x and w x^2 to those of w (x - delta) and w (x - delta)^2, where all w are
-  // `weight`.
+  // From sums of w x and w x^2 to those of w (x - delta) and w (x - delta)^2, where all w together
+  // are `weight`.
   static __device__ void move(float& sum, float& square, float delta, float weight) {
     const float halfway = fmaf(-0.5f * delta, weight, sum);
     sum = fmaf(-delta, weight, sum);

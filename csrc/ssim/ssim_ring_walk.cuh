@@ -1,4 +1,4 @@
-// The walk of one warp down a strip whose rows wait in shared memory: rows come in, outputs leave.
+// The walk of one warp down a ring strip: rows enter, outputs leave.
 #pragma once
 
 #include <type_traits>
@@ -11,25 +11,25 @@
 
 namespace syncfree::ssim {
 
-// Of one warp.
+// Shared memory of one warp.
 struct RingMemory {
   struct History {
-    SumDifference level[RingLines::kPairs];  // of the pairs before, the latest first
-    // Pairs to be taken about pivots other than zero, the current one included: of s or d, and of
-    // d. The same in the whole warp.
+    SumDifference level[RingLines::kPairs];  // of the previous pairs, the latest first
+    // How many pairs, including the current one, are to be taken about pivots other than zero: of s
+    // or d, and of d alone. The same in the whole warp.
     int about_pivots;
     int d_about_pivots;
   };
 
   RingLines lines;
-  alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
+  alignas(16) float rows[4 * kRowFloats];  // of a pair, in each s before d
   History history[32];
   RowPrefetch prefetch[32];
   UnitSums sums;
 };
 
-// A pair of rows enters shared memory while the one before is added up, so that nobody waits for it
-// there, nor for the vote on what it needs.
+// A pair of rows enters shared memory while the one before is added up, so that nothing waits for
+// shared memory, nor for the vote on whether the pair needs pivots.
 template <class Rows, StripTask kTask>
 class RingWalk {
  public:
@@ -98,14 +98,14 @@ class RingWalk {
     last_pair_ = {};
     enter(rows, ahead, row - 2);
     about_zero_ = true;
-    judge();  // for the sums alone
+    judge();  // only for `last_pair_`
     enter(rows, ahead, row);
     load<0, kD>(pair_d_);
     judge();
-    for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
+    for (int unit = -1; unit < count; ++unit) {  // -1: the first rows complete nothing
       const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
       while (row < end) {
-        if (is_plain_) {  // a loop of its own, which the others' registers leave alone
+        if (is_plain_) {  // a loop of its own: the other pairs cost it no registers
           for (;;) {
             take_pair(rows, ahead, row, NoPivots{}, NoPivots{});
             row += 2;
@@ -130,8 +130,8 @@ class RingWalk {
   using Row = typename Rows::Row;
   using RawPair = Row[2];
   using Rules = LevelRules<RingWindow>;
-  // The images that a scale writes make memory slower to answer than a pair of rows takes. Narrower
-  // pixels come soon enough.
+  // While the images of the next scale are written, memory takes longer to answer than a pair of
+  // rows takes to process. Narrower pixels arrive soon enough.
   static constexpr bool kPrefetches =
       kPools && Rows::kAligned && sizeof(typename Rows::Element) == sizeof(float);
   static constexpr int kHalo = RingWindow::kHalo;
@@ -140,8 +140,8 @@ class RingWalk {
   static constexpr int kS = 0, kD = 1;
   static constexpr RingOrders kOrders = kRingOrders<kTask>;
 
-  // The rows `row` and `row` + 1 have come from memory and go into shared memory, and the next pair
-  // is asked for: before the barrier, which keeps the compiler from asking later.
+  // Puts the rows `row` and `row` + 1, which have come from memory, into shared memory, and issues
+  // the loads of the next pair: before the barrier, past which the compiler does not move them.
   __device__ void enter(Rows& rows, RawPair& raw, int row) {
     float4 neighbours[2];
     __syncwarp();
@@ -167,7 +167,7 @@ class RingWalk {
                                               height());
   }
 
-  // What the pair that has entered needs.
+  // Decides whether the pair that has entered needs pivots.
   __device__ void judge() {
     sum_up();
     vote();
@@ -177,7 +177,7 @@ class RingWalk {
     if constexpr (kAddsErrors<kTask>)
       for (int r = 0; r < 2; ++r) squared_[r] = of_row[r].square.d;
     PixelSums pair = of_row[0] + of_row[1];
-    pair.square.s = 0.0f;  // which nothing asks for
+    pair.square.s = 0.0f;  // never used
     const PixelSums two_pairs = last_pair_ + pair;
     last_pair_ = pair;
     s_needs_none_ = Rules::s_is_within(bound_of_s_, two_pairs);
@@ -196,24 +196,26 @@ class RingWalk {
     if constexpr (kRow == 0) {
       input.load(row, kPlane == kS ? x_[0].s : x_[0].d, lines);
     } else {
-      // Kept in registers until here, they would stand there twice: the next pair enters before
-      // this one is through.
+      // Read again: kept in registers until here, two pairs would be there at once, since the next
+      // pair enters before this one is finished.
       float own[kColumns];
       row.load_vector(own);
       input.load(row, own, lines);
     }
   }
 
-  // The pair `row`, `row` + 1 is added up, and the outputs of the rows kHalo before leave. The next
-  // one enters. Pivots are RingPivots, or NoPivots, which saves their price.
+  // Adds up the rows `row` and `row` + 1, computes the outputs of the rows kHalo above them, and
+  // lets the next pair enter. AboutS and AboutD are RingPivots, or NoPivots, which saves their
+  // cost.
   template <class AboutS, class AboutD>
   __device__ void take_pair(Rows& rows, RawPair& raw, int row, const AboutS& about_s,
                             const AboutD& about_d) {
     RingInput first_s, second_d, second_s;
     StripMoments first, second;
     const auto add_first = [&] { add_outputs(first, row, true, about_s, about_d); };
-    // A unit counts the rows that are taken while its outputs leave, the first of a strip those
-    // before too (`forget`), so that each row is counted once, wherever a warp begins.
+    // The errors of a unit are those of the rows that are taken while its outputs leave; the first
+    // unit of a strip has those of the rows before, too (`forget`). So each row is counted once,
+    // wherever a warp begins.
     if constexpr (kAddsErrors<kTask>)
       for (int r = 0; r < 2; ++r)
         outputs_.template add_errors<Rows::kAligned>(x_[r].d, squared_[r], row + r);
@@ -240,8 +242,8 @@ class RingWalk {
   }
 
   __device__ void take_pair_about_pivots(Rows& rows, RawPair& raw, int row) {
-    // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
-    // Where d needs pivots s takes them too.
+    // If one lane needs pivots, all lanes take them: beside an edge windows need a pivot, though
+    // the lane at the edge asks for none. Where d needs pivots, s takes them too.
     const bool is_plain = __all_sync(kWarp, s_needs_none_ && d_needs_none_);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none_);
     SumDifference level = Rules::level_of_pair(last_pair_, own_row());
@@ -282,7 +284,8 @@ class RingWalk {
       outputs_.add_row(sums, y, counts, zero_s);
   }
 
-  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over rows.
+  // The level of the strip, which is subtracted from s: the mean of a few of its rows, the same
+  // wherever a warp begins.
   __device__ float level_of_strip(const Row (&rows)[kSamples]) {
     minus_level_ = 0.0f;
     float sum = 0.0f;
@@ -295,8 +298,8 @@ class RingWalk {
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
-    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
-    // clamped.
+    // Without a branch, which costs more than it saves: if nothing is clamped, the bounds are
+    // infinite.
     if constexpr (kClamps<kTask>) {
       a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
       b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
@@ -304,9 +307,9 @@ class RingWalk {
     return {fmaf(a + b, constants_.scale, minus_level_), __fmul_rn(a - b, constants_.scale)};
   }
 
-  // Of floats that hold bytes in their last bits: one multiply-add takes the rest off and scales,
-  // and everything but the last addition is exact, as in `sum_difference`. A conversion takes a
-  // time that varies, and a scoreboard of which pixels on their way have need.
+  // For floats that hold bytes in their last bits: one multiply-add takes off 2^23 and scales.
+  // Everything but the last addition is exact, so the bits are those of `sum_difference`. A
+  // conversion has a variable latency, and would occupy a scoreboard that pixels in flight need.
   __device__ SumDifference sum_difference_of_bytes(float a, float b) const {
     const float rest = -0x1p23f * constants_.scale;
     a = fmaf(a, constants_.scale, rest);
@@ -340,23 +343,23 @@ class RingWalk {
   RingSums s_;
   RingSums d_;
   OwnColumns<kColumns> x_[2];  // of the pair that has entered
-  RingInput pair_d_;           // its first step
-  float squared_[2];           // sums over the lane's columns of its rows
-  PixelSums last_pair_;        // over a lane's pixels
+  RingInput pair_d_;           // input of its first step
+  float squared_[2];           // sums of d^2 over the lane's columns, for each of its rows
+  PixelSums last_pair_;        // sums over the lane's pixels
   bool s_needs_none_;
   bool d_needs_none_;
-  bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
-  bool is_plain_;    // nor does the pair that has entered need any; likewise
+  bool about_zero_;  // all partial sums are about zero; the same in a warp
+  bool is_plain_;    // and the pair that has entered needs none; likewise
   float minus_level_;
   StripOutputs<kTask, RingWindow> outputs_;
   StripPool<Rows::kAligned> pool_;
-  SharedPlace pair_[RingLines::kPairs];  // the lane's lines, those of the oldest first
+  SharedPlace pair_[RingLines::kPairs];  // the lane's place in the ring, oldest pair first
   SharedPlace own_;
   SharedPlace halo_;
-  int begin_;  // rows whose outputs belong to the units
+  int begin_;  // of the rows whose outputs belong to the walk's units
   int end_;
-  int first_counting_;  // rows that complete an output that counts
-  unsigned counting_;
+  int first_counting_;  // of the rows that complete an output that counts
+  unsigned counting_;   // number of these
   bool has_halo_;
   bool inside_;
 };

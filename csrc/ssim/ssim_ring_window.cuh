@@ -5,12 +5,12 @@
 
 namespace syncfree::ssim {
 
-// Sums over rows three apart,
+// With u(n) for the sums along row n, sums over rows three apart,
 //   e(rho)(n) = u(n) + rho u(n - 3) + u(n - 6),
-// serve two windows each: the one that ends with row n is
+// serve two windows each: the window that ends with row n is
 //   a(n) + k1 b(n - 1) + k0 c(n - 2) + k1 b(n - 3) + a(n - 4)
-// with a, b and c for three rho. Taps that are 1 at the ends leave five values, which determine the
-// five factors. All are positive: nothing cancels.
+// where a, b and c are e of three different rho. If the end taps are 1, the other taps have five
+// values, which determine the five factors. All are positive: nothing cancels.
 struct ColumnTaps {
   float a, b, c;  // rho
   float k1, k0;
@@ -29,7 +29,7 @@ struct ColumnTaps {
     sum = 2.0 * (sum_of_a + k1 * sum_of_b) + k0 * sum_of_c;
   }
 
-  // Over the rows of a window that has taken in the first k + 1 of its sums.
+  // The sum of the taps in a window to which the first k + 1 of its five terms have been added.
   SYNCFREE_HD constexpr double sum_of_open(int k) const {
     const double steps[] = {sum_of_a, k1 * sum_of_b, k0 * sum_of_c, k1 * sum_of_b};
     double total = 0.0;
@@ -45,7 +45,7 @@ struct ColumnTaps {
   }
 };
 
-// Along a row, with taps that suit those down a column.
+// The taps along a row, of which the moved one suits the taps down a column.
 using RingWindow = StripTaps<11, false, 2, -1>;
 
 template <>

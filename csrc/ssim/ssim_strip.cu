@@ -1,5 +1,5 @@
-// Fast path: which images it takes, how they are cut, and the launch of single scales. The kernels
-// of other tasks than the value alone are compiled beside this file: each takes a while.
+// Strips: which problems they take, how images are cut, and the launch of single scales. Kernels of
+// tasks other than the value alone are compiled in files of their own, as each takes a while.
 #include <cstdint>
 
 #include "ssim/rows_of_unit.h"
@@ -22,7 +22,7 @@ namespace {
 
 template <class Taps>
 bool has_window(const Problem& problem) {
-  // Without padding the border is left out of the sums, but a map would have it.
+  // Without padding the sums leave the border out, but the map would contain it.
   const int pad = problem.axes[1].pad;
   if (pad != Taps::kHalo && (pad != 0 || problem.map != nullptr)) return false;
   for (int axis : {1, 2}) {
@@ -46,7 +46,7 @@ StripWindow strip_window(const Problem& problem) {
       !has_normal_denominators(problem))
     return StripWindow::kNone;
   if (has_window<GaussianWindow>(problem)) return StripWindow::kGaussian;
-  // Pyramids have kernels for the default window alone.
+  // Pyramids have kernels for the default window only.
   if (has_window<UniformWindow>(problem) && problem.pooled_preds == nullptr)
     return StripWindow::kUniform;
   return StripWindow::kNone;

@@ -1,7 +1,14 @@
-// Fast path: one warp walks down a strip of 128 columns, a lane owns four of them.
+// Strips, the fast path: one warp walks down a strip of 128 columns, of which each lane owns four.
 //
-// Rows of s and d pass through shared memory once, so that each lane sees its neighbours' columns;
-// everything else lives in registers.
+// Rows of s and d pass through shared memory once, so that each lane sees its neighbors' columns;
+// everything else lives in registers. Rows enter in pairs. A row that enters completes the windows,
+// and so the outputs, of the row kHalo above it; the first rows of a walk complete none.
+//
+// Terms: a unit is a run of rows of one strip whose sums are reduced together (rows_of_unit.h). A
+// walk covers consecutive units of one strip. A share is what one warp of the persistent grid walks
+// over (strip_shares.h). Variances are computed about pivots, values close to the pixels that are
+// subtracted first (ssim_strip_window.cuh). A level is a mean of pixels: that of the strip is
+// always subtracted from s, and those of pairs of rows become pivots (ssim_strip_levels.cuh).
 #pragma once
 
 #include "ssim/pixel_types.h"
@@ -16,7 +23,7 @@ __global__ void __launch_bounds__(kStripThreads, kStripBlocksPerMultiprocessor)
   if constexpr (Taps::kUniform || kCompilesStrips)
     walk_down_strips<StripWalk<Rows, kTask, Taps>>(job, units);
   else
-    __trap();  // an error, where nothing would be written
+    __trap();  // fails, instead of writing nothing
 }
 
 template <StripTask kTask, class Taps>

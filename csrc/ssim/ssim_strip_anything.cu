@@ -1,4 +1,4 @@
-// Fast path: contrast, clamped images and windows without padding.
+// Strips: contrast, clamped images and windows without padding.
 #include "ssim/ssim_strip.cuh"
 
 namespace syncfree::ssim {

@@ -1,4 +1,4 @@
-// Fast path: the value with squared and absolute errors beside it, as `image_quality` asks for.
+// Strips: the value together with squared and absolute errors, as `image_quality` asks for.
 #include "ssim/ssim_strip.cuh"
 
 namespace syncfree::ssim {

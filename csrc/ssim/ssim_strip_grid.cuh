@@ -1,5 +1,5 @@
-// How the warps of a persistent grid share the strips of a batch: the units of all strips form one
-// line.
+// How the warps of a persistent grid share the strips of a batch. The units of all strips are
+// numbered consecutively, down one strip after the other.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace syncfree::ssim {
 
-inline constexpr int kStripWarps = 2;  // of a block: more or fewer are slower
+inline constexpr int kStripWarps = 2;  // of a block; more or fewer are slower
 inline constexpr int kStripThreads = 32 * kStripWarps;
-inline constexpr int kStripBlocksPerMultiprocessor = 4;  // all registers: 255 for each of 8 warps
+inline constexpr int kStripBlocksPerMultiprocessor = 4;  // 8 warps of 255 registers take all
 
 __device__ inline std::int64_t share_begin(const StripUnits& units, std::int64_t total,
                                            std::int64_t warp, std::int64_t warps) {
   return begin_of_share(total, units.of_strip, units.rows, warp, warps);
 }
 
-// What one warp of a persistent grid walks over.
+// The share of one warp: consecutive units.
 template <bool kNeighboursTogether>
 class StripShare {
  public:
@@ -32,7 +32,7 @@ class StripShare {
 
   __device__ bool is_left() const { return unit_ < end_; }
   __device__ std::int64_t first() const { return unit_; }
-  // How many units, from the first on, lie below each other.
+  // How many units, starting with first(), lie in the same strip.
   __device__ int count() const {
     const std::int64_t left_in_strip = units_.of_strip - unit_ % units_.of_strip;
     return static_cast<int>(min(left_in_strip, end_ - unit_));
@@ -45,10 +45,10 @@ class StripShare {
   const std::int64_t end_;
 };
 
-// Whole strips first, neighbours at the same time, then a share of what is left. Sectors of memory
-// that neighbours have in common come from there once where strips are whole. For walks that leave
-// memory less time: those of the uniform window and of rings, and those that write the images of a
-// next scale.
+// Whole strips first, neighboring ones at the same time, then a share of what is left. Neighboring
+// strips have sectors of memory in common, which come from memory only once where strips are whole.
+// For walks that leave memory less time: those of the uniform window, those of ring strips, and
+// those that write the images of the next scale.
 template <>
 class StripShare<true> {
  public:
@@ -76,8 +76,8 @@ class StripShare<true> {
   const StripUnits& units_;
   const std::int64_t warp_;
   const std::int64_t warps_;
-  const std::int64_t whole_;  // of each warp
-  const std::int64_t begin_;  // of this one, behind all that are whole
+  const std::int64_t whole_;  // units of whole strips, for each warp
+  const std::int64_t begin_;  // of this warp's share of the rest
   const std::int64_t end_;
   std::int64_t taken_ = 0;
 };

@@ -1,4 +1,5 @@
-// Where a strip needs pivots other than zero, and which: judged by the rows that enter.
+// Decides where a strip needs pivots other than zero, and which, from the rows that enter. The
+// level of a pair of rows is the mean of a lane's pixels in it, and becomes the lane's pivot.
 #pragma once
 
 #include "ssim/ssim_strip_window.cuh"
@@ -7,7 +8,7 @@ namespace syncfree::ssim {
 
 inline constexpr unsigned kWarp = 0xffffffffu;
 
-// A row of s or d in shared memory, its first column at kMargin to keep vectors aligned.
+// A row of s or d in shared memory. Its first column is at kMargin, to keep vectors aligned.
 inline constexpr int kMargin = 8;
 inline constexpr int kRowFloats = kStripColumns + 2 * kMargin;
 
@@ -16,7 +17,7 @@ struct SumDifference {
   float d;
 };
 
-// Over a lane's pixels of a few rows.
+// Sums over a lane's pixels of a few rows.
 struct alignas(16) PixelSums {
   SumDifference sum;
   SumDifference square;
@@ -43,49 +44,52 @@ struct alignas(16) PixelSums {
   }
 };
 
-// What a lane keeps of the rows before, in shared memory since registers are short.
+// What a lane keeps of earlier rows; in shared memory, since registers are scarce.
 struct LaneHistory {
   static constexpr int kPairs = 3;
   PixelSums last_pair;
-  SumDifference level[kPairs];  // of the pairs before, the latest first
-  // Pairs to be taken about pivots other than zero, the current one included: of s or d, and of d.
-  // The same in the whole warp.
+  SumDifference level[kPairs];  // of the previous pairs, the latest first
+  // How many pairs, including the current one, are to be taken about pivots other than zero: of s
+  // or d, and of d alone. The same in the whole warp.
   int about_pivots;
   int d_about_pivots;
 };
 
 // Rounding leaves up to 9e-7 of the squared distance between a window's mean and its pivot in the
-// variance V, and the formula divides by V + 2 C2. So zero is good enough a pivot where
+// variance V, and the formula divides by V + 2 C2. So zero is a good enough pivot where
 //   mean^2 < care * 2 C2 + kSpread * V,
-// judged by the mean and variance of a lane's pixels in four rows: by nothing else, so that it does
-// not matter where the warp began. Of 16 pixels of noise about zero one in a million sets seems to
-// need a pivot; with a spread of 2 one in 20,000, and 31 other lanes, or 127, go the long way too.
+// judged by the mean and variance of a lane's pixels in four rows, and by nothing else, so that it
+// does not matter where the warp began. Of 16 pixels of noise about zero, one set in a million
+// seems to need a pivot. With a spread of 2 it would be one in 20,000, and each takes 31 other
+// lanes, or 127, along the slower way.
 //
-// Where only a mean over many windows is wanted, single ones may be off by some 1e-4. An error in
-// the variance of s counts where d varies, which makes it another one in each window, and taps give
-// it no sign (`StripTaps`): means of photographs are off by 3e-7 at most. Windows that repeat, as
-// patterns on one level have them, repeat their errors. Where d needs pivots s takes them too.
+// Where only a mean over many windows is wanted, single windows may be off by some 1e-4. An error
+// in the variance of s counts where d varies, which makes it different in each window, and the taps
+// give it no common sign (`StripTaps`): means of photographs are off by 3e-7 at most. Windows that
+// repeat, as in patterns on one level, repeat their errors. Where d needs pivots, s takes them too.
 template <class Taps>
 class LevelRules {
  public:
   static __device__ bool s_needs_none(const PixelSums& sums, float twice_c2) {
     return needs_none(sums.sum.s, sums.square.s, 2.0f, twice_c2);
   }
-  // For a mean, where the bound on the square of s summed over those pixels is asked for once.
+  // The rule for s in a mean: a bound on the square of s summed over those pixels, which is
+  // computed once.
   static __device__ float bound_for_mean(bool over_many_windows, float twice_c2) {
-    // 1024: |s - level| below 1.36 times the data range, so that one pair in 40 of photographs'
-    // needs pivots.
+    // 1024: |s - level| below 1.36 times the data range, so that one pair of rows in 40 of
+    // photographs needs pivots.
     return (over_many_windows ? 1024.0f : 2.0f) * kAbsolute * twice_c2;
   }
   static __device__ bool s_is_within(float bound, const PixelSums& sums) {
     return __fmul_rn(sums.sum.s, sums.sum.s) < bound;  // false for NaN and infinities
   }
-  // Where the variance of d is small it counts more than that of s.
+  // An error in the variance of d counts more than one in that of s where that variance is small.
   static __device__ bool d_needs_none(const PixelSums& sums, float twice_c2) {
     return needs_none(sums.sum.d, sums.square.d, 0.5f, twice_c2);
   }
 
-  // Of four columns in the pair of rows that stands in shared memory.
+  // The level of the lane's four columns in the pair of rows in shared memory, whose sums are
+  // `sums`.
   template <int kPitch = kRowFloats>
   static __device__ SumDifference level_of_pair(const PixelSums& sums, const float* own) {
     return level_of(sums, [own](int i) {
@@ -93,7 +97,7 @@ class LevelRules {
       return SumDifference{s[0], s[kPitch]};
     });
   }
-  // Of eight pixels, which `pixel` finds, the first row's before the second's.
+  // The same for eight pixels, given by `pixel`: those of the first row before those of the second.
   template <class Pixel>
   static __device__ SumDifference level_of(const PixelSums& sums, const Pixel& pixel) {
     constexpr float kShare = 0.5f / kColumns;
@@ -102,7 +106,7 @@ class LevelRules {
     return __all_sync(kWarp, usual) ? level : level_of_usual_pixels(pixel);
   }
 
-  // Not beyond 1024 times the data range, about.
+  // Not beyond about 1024 times the data range.
   static __device__ bool is_usual(float x) { return fabsf(x) < kUsual; }
 
  private:
@@ -119,8 +123,8 @@ class LevelRules {
     return __fmul_rn(sum, sum) < limit;  // false for NaN and infinities
   }
 
-  // Without infinities, NaNs and extreme outliers: windows that do not hold them would suffer.
-  // Where all pixels lie far outside the data range, none of them is an outlier.
+  // Without infinities, NaNs and extreme outliers, which would spoil windows that do not hold them.
+  // If all pixels lie far outside the data range, none of them is an outlier.
   template <class Pixel>
   static __device__ SumDifference level_of_usual_pixels(const Pixel& pixel) {
     float least = INFINITY;

@@ -1,4 +1,4 @@
-// From the window sums of a lane's columns to SSIM, and the sums over one unit.
+// From the window sums of a lane's columns to SSIM, and to the sums over one unit.
 #pragma once
 
 #include "ssim/ssim_strip_levels.cuh"
@@ -22,7 +22,8 @@ class StripOutputs {
   __device__ StripOutputs(const Job<float>& job, const Constants<float>& constants)
       : job_(job), constants_(constants) {}
 
-  // Contrast always does, similarity where windows stay inside the image.
+  // Whether the main sum leaves the border out: that of contrast always does, that of similarity if
+  // windows stay inside the image.
   __device__ bool leaves_border_out() const {
     return kIsScale<kTask> || (kTask == StripTask::kAnything && job_.leaves_border_out());
   }
@@ -32,9 +33,9 @@ class StripOutputs {
     clear();
   }
 
-  // `zero_s` and `zero_d` are window sums of what the moments are about; without the latter it is
-  // zero. A row that does not count goes all the way too: around a branch the formula could not mix
-  // with the row that follows.
+  // `zero_s` and `zero_d` are the window sums of the values that the moments are about; without
+  // `zero_d` that of d is zero. A row that does not count goes all the way too: across a branch the
+  // compiler could not interleave the formula with the next row.
   template <class... ZeroD>
   __device__ void add_row(const StripMoments& sums, int y, bool counts, float zero_s,
                           ZeroD... zero_d) {
@@ -68,8 +69,9 @@ class StripOutputs {
 
   __device__ bool has_column(int c) const { return first_column_ + c < width(); }
 
-  // Of a row, which counts if the image has it. `squared` is the sum over the lane's columns, for
-  // which the test for pivots has a use, too; it is used where the image has all or none of them.
+  // Adds the errors of a row, if the image has that row. `squared` is the sum of d^2 over the
+  // lane's columns, which the test for pivots computes anyway; it is used where the image has
+  // either all or none of them.
   template <bool kWholeLanes>
   __device__ void add_errors(const float (&d)[kColumns], float squared, int row) {
     float error[kColumns], size[kColumns];
@@ -86,8 +88,8 @@ class StripOutputs {
     absolute_ = counts ? absolute : absolute_;
   }
 
-  // What the first rows of a walk left, whose windows were not complete. Their errors belong to
-  // units above, if there are any.
+  // Drops what the first rows of a walk added, whose windows were not complete. Their errors belong
+  // to the units above, if there are any.
   __device__ void forget(bool keeps_errors) {
     const float squared = squared_, absolute = absolute_;
     clear();
@@ -96,7 +98,7 @@ class StripOutputs {
     absolute_ = absolute;
   }
 
-  // All sums before any goes on its way: they are waited for together then.
+  // Reduces all sums before it stores the first, so that their latencies overlap.
   __device__ void flush(std::int64_t unit, UnitSums& sums) {
     double of_unit[kQuantities] = {};
     if constexpr (kIsScale<kTask>)
@@ -119,8 +121,8 @@ class StripOutputs {
   static constexpr int kHalo = Taps::kHalo;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
 
-  // As make_terms(), with the 2 C2 folded into the clamp. They go in with the square: an
-  // instruction takes one constant, and beside kTapSum they would need a register.
+  // As in make_terms(), with 2 C2 folded into the clamp. It is added to the squared sum: an
+  // instruction takes one constant, and beside kTapSum 2 C2 would need a register.
   __device__ static float term_u(const StripMoments& sums, int c, float twice_c2) {
     return at_least(fmaf(sums.ss[c], kTapSum, fmaf(-sums.s[c], sums.s[c], twice_c2)), twice_c2);
   }
@@ -161,8 +163,8 @@ class StripOutputs {
     contrast_[c] = fmaf(terms.vd, inverse, contrast_[c]);
   }
 
-  // As above without the means, which contrast does not need. The rows are those that count;
-  // columns are left out of the sum over columns.
+  // As above without the means, which contrast does not need. `counts` leaves out rows of the
+  // border; its columns are left out when columns are summed.
   __device__ void add_contrasts(const StripMoments& sums, bool counts) {
     float vd[kColumns], inverse[kColumns];
 #pragma unroll

@@ -1,4 +1,4 @@
-// From a lane's pixels of one row to s and d, there and in shared memory.
+// Turns a lane's pixels of one row into s and d, and reads these back from shared memory.
 #pragma once
 
 #include "ssim/shared_vectors.cuh"
@@ -13,8 +13,9 @@ struct OwnColumns {
   float d[kCount];
 };
 
-// `sum_difference(a, b)` of the lane's own columns, and of its column of the halo, which both
-// images may have in different lanes until here.
+// Applies `sum_difference(a, b)` to the lane's own columns, and returns it for the lane's column of
+// the halo. With one halo element per lane, the two images' elements are in different lanes until
+// here (RowData).
 template <class T, int kCount, int kHalos, class Convert>
 __device__ SumDifference convert_row(const RowData<T, kCount, kHalos>& data,
                                      const Convert& sum_difference, OwnColumns<kCount>& own) {
@@ -31,7 +32,7 @@ __device__ SumDifference convert_row(const RowData<T, kCount, kHalos>& data,
     return sum_difference(halo, __shfl_down_sync(kWarp, halo, 16));
 }
 
-// Four bytes as floats of 2^23 and more, which hold them in their last bits.
+// Turns each of four bytes into the float 2^23 + byte, which holds the byte in its last bits.
 __device__ inline void in_last_bits(const std::uint8_t (&bytes)[4], float (&x)[4]) {
   unsigned word;
   memcpy(&word, bytes, sizeof word);
@@ -40,7 +41,7 @@ __device__ inline void in_last_bits(const std::uint8_t (&bytes)[4], float (&x)[4
     x[i] = detail::bit_cast<float>(__byte_perm(word, 0x4b000000u, 0x7440u + i));
 }
 
-// The mean over the lanes of a warp whose own is usual.
+// The mean of `mean` over the lanes of a warp where it is usual.
 template <class Rules>
 __device__ float mean_of_usual(float mean) {
   float lanes = 1.0f;
@@ -53,7 +54,7 @@ __device__ float mean_of_usual(float mean) {
   return mean / fmaxf(lanes, 1.0f);
 }
 
-// A lane's window of a row in shared memory; its own columns it has already.
+// Loads a lane's window of a row from shared memory; the lane has its own columns already.
 template <int kHalo>
 __device__ void load_window(const float* own, const float (&own_columns)[kColumns],
                             float (&x)[kColumns + 2 * kHalo]) {

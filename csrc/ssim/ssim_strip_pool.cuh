@@ -5,17 +5,18 @@
 
 namespace syncfree::ssim {
 
-// Sums of neighbours in the lane's columns of one row: two of preds, two of target.
+// Sums of pairs of neighbors in the lane's columns of one row: two of preds, two of target.
 template <class Row>
 __device__ float4 sums_of_neighbours(const Row& row) {
   return {to<float>(row.a[0]) + to<float>(row.a[1]), to<float>(row.a[2]) + to<float>(row.a[3]),
           to<float>(row.b[0]) + to<float>(row.b[1]), to<float>(row.b[2]) + to<float>(row.b[3])};
 }
 
-// A strip walks in pairs of an odd and the next even row: an even row waits for the odd one below
-// it, in shared memory since registers are short. Each lane touches its own slot alone.
+// A walk takes an odd row together with the next even row, so each even row waits for the odd one
+// below it: in shared memory, since registers are scarce. Each lane touches only its own slot.
 //
-// With `kAligned` widths are multiples of four, so that a lane has both of its columns or none.
+// With `kAligned` widths are multiples of four, so that a lane has either both of its columns or
+// none.
 template <bool kAligned>
 class StripPool {
  public:

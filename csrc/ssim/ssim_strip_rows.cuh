@@ -1,4 +1,4 @@
-// How a warp reads the rows of one strip: 128 columns, four a lane, and a halo on both sides.
+// How a warp reads the rows of one strip: 128 columns, four per lane, and a halo on both sides.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace syncfree::ssim {
 inline constexpr int kColumns = 4;  // of one lane
 inline constexpr int kStripColumns = 32 * kColumns;
 
-// Raw elements stay in registers while they are on their way; conversion waits for the load.
-// One element of the halo is of a in the first lanes and of b in those from 16 on, two are of both
-// in the first: a load more, and no exchange between lanes.
+// What a lane reads of one row. Elements are not converted while in flight, because a conversion
+// would wait for the load. A single halo element is of a in the first 16 lanes and of b in the
+// others. Of two, the first lanes have both: one load more, but no exchange between lanes.
 template <class T, int kCount = kColumns, int kHalos = 1>
 struct RowData {
   T a[kCount];
@@ -26,19 +26,20 @@ struct RowData {
 template <int kCount>
 struct LaneColumnsOf {
   int first;  // of the lane's columns
-  // Of those that it reads. A lane beyond the image does as the last one inside, whatever the
-  // layout: all lanes of a warp decide together.
+  // The first column that the lane reads. A lane beyond the image reads what the last one inside
+  // does, whatever the layout: all lanes of a warp decide together about pivots.
   int first_read;
   int halo_column;
-  int halo_slot;  // where the halo stands, counted from the strip's first column
-  bool inside;    // the first of the lane's columns lies in the image
+  int halo_slot;  // place of the halo column, counted from the strip's first column
+  bool inside;    // the lane's first column lies in the image
 
-  // The mirror image of a column, or some column of the image where nobody uses the value.
+  // The column that mirroring puts there. Further out, any column of the image, as its value is not
+  // used.
   static __device__ int mirrored(int column, int width) {
     return max(mirror(min(column, 2 * (width - 1)), width), 0);
   }
 
-  // `halo` columns on each side.
+  // `halo` is the number of columns on each side.
   __device__ LaneColumnsOf(int strip_begin, int width, int halo) {
     const int lane = threadIdx.x % 32;
     first = strip_begin + kCount * lane;
@@ -67,7 +68,7 @@ template <int kBytes>
 using VectorOf =
     std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::uint32_t>>;
 
-// One load of the lane's elements. Not through __ldg: such loads the compiler moves across
+// Loads the lane's elements at once. Not through __ldg: the compiler moves such loads across
 // barriers, to where they come too late.
 template <class T, int kCount>
 __device__ void load_columns(const void* from, T (&to)[kCount]) {
@@ -77,7 +78,8 @@ __device__ void load_columns(const void* from, T (&to)[kCount]) {
   memcpy(to, &vector, sizeof to);
 }
 
-// Rows of both images at the same byte offset, four neighbours at one aligned address.
+// For images whose rows have the same byte offsets and in which four neighboring elements are one
+// aligned vector.
 template <class T, int kHalos = 1>
 class VectorRows {
  public:
@@ -87,9 +89,9 @@ class VectorRows {
 
   static bool apply(const Image& a, const Image& b, const Geometry& geometry) {
     if (geometry.size[2] % kColumns != 0 || a.stride[3] != b.stride[3]) return false;
-    if (a.stride[3] < 0) return false;  // mirroring takes offsets of rows for distances
+    if (a.stride[3] < 0) return false;  // mirroring takes row offsets for distances
     const std::int64_t size = sizeof(T);
-    // The offset of a row runs past the plane by the rows in flight.
+    // The 32-bit offset of a row runs past the plane by the rows in flight.
     if ((geometry.size[1] + 16) * 2 * a.stride[3] * size >= INT32_MAX) return false;
     for (const Image* image : {&a, &b}) {
       if (image->stride[4] != 1) return false;
@@ -117,7 +119,8 @@ class VectorRows {
     twice_last_ = 2 * (static_cast<int>(geometry.size[1]) - 1) * step_;
   }
 
-  // Loads the next row, mirrored at the borders, and some row of the image where nobody uses it.
+  // Loads the next row, mirrored at the borders. Further out, any row of the image, as it is not
+  // used.
   __device__ void next(Row& row) {
     const int distance = abs(offset_);
     const auto offset = static_cast<unsigned>(max(min(distance, twice_last_ - distance), 0));
@@ -137,9 +140,9 @@ class VectorRows {
   int twice_last_;
 };
 
-// Brings rows of a strip into the second-level cache, two of both images at once, whose rows have
-// the same offset: each lane a line of a strip that begins with one (others get their last one
-// late).
+// Prefetches rows of a strip into the second-level cache, two rows of both images at once, one
+// cache line per lane. The rows of both images have the same offsets. If a strip does not begin at
+// a cache line, its last line is not prefetched and comes late.
 class RowPrefetch {
  public:
   RowPrefetch() = default;
@@ -148,13 +151,13 @@ class RowPrefetch {
     const int lane = threadIdx.x % 32, lines = kStripColumns * size / kLine;
     const Image& from = lane % 2 == 0 ? job.preds : job.target;
     const std::int64_t plane = image * from.stride[0] + channel * from.stride[1];
-    // The last line of the image where a strip ends beyond it.
+    // If the strip ends beyond the image: the image's last line.
     const int last = (static_cast<int>(job.geometry.size[2]) - 1) * size;
     const int line = min(strip_begin * size + min(lane / 4, lines - 1) * kLine, last);
     begin_ = static_cast<const char*>(from.data) + plane * size + line;
   }
 
-  // `y` or the one below it, by the lane.
+  // Prefetches the rows `y` and `y` + 1; each lane has one of them.
   __device__ void rows(int y, std::int64_t pitch, int height) const {
 #ifdef __CUDA_ARCH__
     const int distance = abs(y + static_cast<int>(threadIdx.x) / 2 % 2);
@@ -170,7 +173,7 @@ class RowPrefetch {
   const char* begin_;
 };
 
-// Any strides.
+// For any strides.
 template <class T, int kHalos = 1>
 class StridedRows {
  public:

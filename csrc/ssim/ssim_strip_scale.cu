@@ -1,4 +1,4 @@
-// Fast path: the scales of a pyramid but the last.
+// Strips: all scales of a pyramid but the last.
 #include "ssim/ssim_strip.cuh"
 
 namespace syncfree::ssim {

@@ -1,15 +1,15 @@
-// What strip kernels are compiled for.
+// The tasks for which strip kernels are compiled.
 #pragma once
 
 namespace syncfree::ssim {
 
-// Registers are short, and each task does no more than it must.
+// Registers are scarce, so each task does no more than it must.
 enum class StripTask {
   kValue,         // SSIM alone
   kErrors,        // SSIM, and the sums of squared and absolute errors
   kScale,         // of a pyramid: contrast alone, and the images of the next scale
   kClampedScale,  // the same with a clamp
-  kAnything,      // whatever the job asks for, but maps and the images of the next scale
+  kAnything,      // whatever the job asks for, except maps and the images of the next scale
 };
 
 template <StripTask kTask>

@@ -1,6 +1,6 @@
-// Window sums of one plane (s or d) for the uniform window, whose rows and columns all count alike:
-// what neighbouring windows have in common is added once. Where a multiprocessor has the shared
-// memory, ssim_uniform_sums.cuh is what runs.
+// Window sums of one plane (s or d) for the uniform window, whose taps are all equal: what
+// neighboring windows have in common is added once. Where takes_uniform_strips() holds,
+// ssim_uniform_sums.cuh is used instead.
 #pragma once
 
 #include "ssim/ssim_strip_levels.cuh"
@@ -8,8 +8,8 @@
 
 namespace syncfree::ssim {
 
-// Rows enter in pairs, whose sum goes to all windows that hold both: seven additions a column for
-// two rows instead of twelve.
+// Rows enter in pairs. The sum of a pair goes to all windows that hold both rows: seven additions
+// per column for two rows instead of twelve.
 class UniformSums : public PartialSums<UniformWindow, kColumns> {
  public:
   using typename PartialSums<UniformWindow, kColumns>::Moments;
@@ -17,9 +17,9 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
   // The lane's columns and the halo on both sides.
   static constexpr int kWindowColumns = kUniformWindowColumns;
 
-  // Takes in a row of a pair, by turns the first and the second, and gives out the sums of the
-  // window that ends with it. `own` is of the lane's own columns, all of which each of its windows
-  // holds.
+  // Adds a row, by turns the first and the second of a pair, and returns the sums of the window
+  // that ends with it. `own` has the sums over the lane's own columns, all of which lie in each of
+  // the lane's windows.
   template <int kRowOfPair>
   __device__ void add_row(const float (&x)[kWindowColumns], const Moments& own, const NoPivots&,
                           float (&sum)[kColumns], float (&square)[kColumns]) {
@@ -39,7 +39,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
     }
   }
 
-  // The same about pivots, with the same bits where both are zero. `x` is used up.
+  // The same about pivots, with the same bits if both are zero. Overwrites `x`.
   template <int kRowOfPair>
   __device__ void add_row(float (&x)[kWindowColumns], const Moments&, const Pivots& pivots,
                           float (&sum)[kColumns], float (&square)[kColumns]) {
@@ -71,7 +71,7 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
  private:
   static_assert(kLast == 6 && kOld == 5 && kColumns == 4);
 
-  // The first row stands where the sum was that it completes, until the second one comes.
+  // Until the second row comes, the first one takes the place of the sum that it completes.
   static __device__ float begin_pair(float (&partial)[kLast], float row, float old_row) {
     const float complete = partial[kLast - 1] + old_row;
     partial[kLast - 1] = row;
@@ -82,8 +82,8 @@ class UniformSums : public PartialSums<UniformWindow, kColumns> {
     return {sum_[c][kLast - 1] + row_sum, square_[c][kLast - 1] + row_square};
   }
 
-  // From the old end: each sum moves two places on as it grows, which costs no copies. `grown` and
-  // `next` are those of five and four rows, about the old pivot.
+  // Begins with the oldest sum: each moves on by two places as it grows, which costs no copies.
+  // `grown` and `next` are the sums over five and four rows, about the old pivot.
   static __device__ float end_pair(float (&partial)[kLast], float row, float pair, float old_pair,
                                    float grown, float next) {
     const float complete = grown + old_pair;

@@ -1,4 +1,4 @@
-// The walk of one warp down a strip: rows come in, outputs leave.
+// The walk of one warp down a strip: rows enter, outputs leave.
 #pragma once
 
 #include <type_traits>
@@ -12,9 +12,9 @@
 
 namespace syncfree::ssim {
 
-// Of one warp.
+// Shared memory of one warp.
 struct WalkMemory {
-  alignas(16) float rows[4 * kRowFloats];  // a pair, s before d in each
+  alignas(16) float rows[4 * kRowFloats];  // of a pair, in each s before d
   LaneHistory history[32];
   UnitSums sums;
 };
@@ -84,9 +84,9 @@ class StripWalk {
     d_.clear();
 
     int row = begin - kHalo;
-    for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
+    for (int unit = -1; unit < count; ++unit) {  // -1: the first rows complete nothing
       const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
-      // By turns, and not by moving them, which would wait for those on their way.
+      // By turns: moving pairs between registers would wait for loads in flight.
       if constexpr (kPairsAhead == 2)
         for (; row + 2 < end; row += 4) {
           take_pair(rows, ahead[0], own, row);
@@ -113,8 +113,8 @@ class StripWalk {
   static constexpr int kWindowColumns = Sums::kWindowColumns;
   static constexpr float kTapSum = static_cast<float>(kTapSumOf<Taps>);
   static constexpr int kSamples = 3;  // rows of a strip from which its level is taken
-  // Pairs of rows on their way from memory. More than SSIM alone, any strides, or the larger window
-  // leave registers for one.
+  // Pairs of rows in flight from memory. Other tasks than SSIM alone, any strides, or the larger
+  // window leave registers for one.
   static constexpr int kPairsAhead =
       Taps::kUniform && Rows::kAligned && kTask == StripTask::kValue ? 2 : 1;
 
@@ -135,8 +135,8 @@ class StripWalk {
     history() = {PixelSums::of(x[0].s, x[0].d) + PixelSums::of(x[1].s, x[1].d), {}, 0, 0};
   }
 
-  // Puts a row into shared memory and asks for the next that has its place: before the barrier,
-  // which keeps the compiler from asking later.
+  // Puts a row into shared memory and issues the load of the row that comes next in its place:
+  // before the barrier, past which the compiler does not move the load.
   __device__ void share_row(Rows& rows, RowData<Element>& data, float* own, OwnColumns<kColumns>& x,
                             float4& neighbours) {
     const SumDifference halo = convert(data, x);
@@ -155,19 +155,21 @@ class StripWalk {
     __syncwarp();
     if constexpr (kPools) pool_.take_rows(neighbours[0], neighbours[1], row);
     const PixelSums of_row[2] = {PixelSums::of(x[0].s, x[0].d), PixelSums::of(x[1].s, x[1].d)};
-    // A unit counts the rows that enter while its outputs leave, the first of a strip those before
-    // too (`forget`), so that each row is counted once, wherever a warp begins.
+    // The errors of a unit are those of the rows that enter while its outputs leave; the first unit
+    // of a strip has those of the rows before, too (`forget`). So each row is counted once,
+    // wherever a warp begins.
     if constexpr (kAddsErrors<kTask>)
       for (int r = 0; r < 2; ++r)
         outputs_.template add_errors<Rows::kAligned>(x[r].d, of_row[r].square.d, row + r);
     PixelSums pair = of_row[0] + of_row[1];
-    pair.square.s = 0.0f;  // which nothing asks for
+    pair.square.s = 0.0f;  // never used
     const PixelSums two_pairs = history().last_pair + pair;
     history().last_pair = pair;
 
     const auto take = [&](const auto& about_s, const auto& about_d) {
       take_row<0>(own, row, x[0], of_row[0], about_s, about_d);
-      // Kept in registers over the first row, they push others out: 6 % of the time.
+      // Read again: kept in registers during the first row, they would displace others, which costs
+      // 6 %.
       load_vector(own + 2 * kRowFloats, x[1].s);
       load_vector(own + 3 * kRowFloats, x[1].d);
       take_row<1>(own, row, x[1], of_row[1], about_s, about_d);
@@ -178,8 +180,8 @@ class StripWalk {
       take(NoPivots{}, NoPivots{});
       return;
     }
-    // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
-    // Where d needs pivots s takes them too.
+    // If one lane needs pivots, all lanes take them: beside an edge windows need a pivot, though
+    // the lane at the edge asks for none. Where d needs pivots, s takes them too.
     const bool is_plain = __all_sync(kWarp, s_needs_none && d_needs_none);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none);
     SumDifference level = Rules::level_of_pair(pair, own);
@@ -206,7 +208,7 @@ class StripWalk {
     }
   }
 
-  // A row completes an output that counts.
+  // Whether the row completes an output that counts.
   __device__ bool counts(int row, bool is_first_of_pair) const {
     if constexpr (kTask == StripTask::kValue || kTask == StripTask::kErrors)
       return is_first_of_pair || row < end_ + kHalo;
@@ -224,8 +226,8 @@ class StripWalk {
       sums.add_row(x, about, sum, square);
   }
 
-  // A row enters and the outputs of the row kHalo before it leave. Pivots is the type of either, or
-  // NoPivots, which saves their price.
+  // Adds a row and computes the outputs of the row kHalo above it. AboutS and AboutD are Pivots, or
+  // NoPivots, which saves their cost.
   template <int kOffset, class AboutS, class AboutD>
   __device__ void take_row(const float* pair, int first_row,
                            const OwnColumns<kColumns>& own_columns, const PixelSums& of_own,
@@ -248,7 +250,8 @@ class StripWalk {
       outputs_.add_row(sums, y, counted, zero_s);
   }
 
-  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over rows.
+  // The level of the strip, which is subtracted from s: the mean of a few of its rows, the same
+  // wherever a warp begins.
   __device__ float level_of_strip(const RowData<Element> (&rows)[kSamples]) {
     level_ = 0.0f;
     float sum = 0.0f;
@@ -261,8 +264,8 @@ class StripWalk {
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
-    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
-    // clamped.
+    // Without a branch, which costs more than it saves: if nothing is clamped, the bounds are
+    // infinite.
     if constexpr (kClamps<kTask>) {
       a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
       b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
@@ -296,14 +299,14 @@ class StripWalk {
   const float bound_of_s_;
   Sums s_;
   Sums d_;
-  bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
+  bool about_zero_;  // all partial sums are about zero; the same in a warp
   float level_;
   StripOutputs<kTask, Taps> outputs_;
   StripPool<Rows::kAligned> pool_;
-  int begin_;  // rows whose outputs belong to the units
+  int begin_;  // of the rows whose outputs belong to the walk's units
   int end_;
-  int first_counting_;  // rows that complete an output that counts
-  unsigned counting_;
+  int first_counting_;  // of the rows that complete an output that counts
+  unsigned counting_;   // number of these
   int halo_from_own_;
   bool has_halo_;
   bool inside_;

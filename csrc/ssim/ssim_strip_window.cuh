@@ -1,4 +1,4 @@
-// Window sums of one plane (s or d) as the rows of a strip go by, all in registers.
+// Window sums of one plane (s or d) as the rows of a strip enter, all in registers.
 #pragma once
 
 #include "ssim/ssim_strip_rows.cuh"
@@ -15,13 +15,13 @@ SYNCFREE_HD constexpr double exp_series(double x) {
 }
 
 // Taps as immediates, scaled so that the end taps are 1: the first tap of a sum is then a copy and
-// the last an addition. Those of a uniform window are all 1.
+// the last an addition. The taps of a uniform window are all 1.
 //
-// Of the Gaussian, taps rounded to nearest sum up to a window whose float is up to 3e-8 off, and a
-// variance is that float times the sum of squares, less a squared sum: as much of each window's
-// squared level would be in its variance, always with the same sign. It moved means of
-// photographs by 1e-6. With tap kMoved and its twin one float higher (kBy 1) or lower (-1) it is
-// 6e-10.
+// A variance is the sum of all weights, as a float, times the sum of squares, less the square of
+// the sum. With the taps of the Gaussian rounded to nearest that float is up to 3e-8 off, so as
+// much of each window's squared level would be in its variance, always with the same sign. It moved
+// means of photographs by 1e-6. With tap kMoved and its twin one float higher (kBy 1) or lower (-1)
+// the float is within 6e-10.
 template <int kCount, bool kIsUniform, int kMoved = 3, int kBy = 1>
 struct StripTaps {
   static constexpr int kTaps = kCount;
@@ -30,7 +30,7 @@ struct StripTaps {
   static constexpr double kSigma = kUniform ? 0.0 : 1.5;
 
   float tap[kTaps];
-  float partial[kTaps - 1];  // sum over a window row times the first k + 1 taps
+  float partial[kTaps - 1];  // row_sum times the sum of the first k + 1 taps
   double row_sum;
 
   SYNCFREE_HD constexpr StripTaps() : tap(), partial(), row_sum(0.0) {
@@ -53,7 +53,7 @@ struct StripTaps {
 using GaussianWindow = StripTaps<11, false>;
 using UniformWindow = StripTaps<7, true>;
 
-// Over a whole window.
+// The sum of all weights of the window.
 template <class Taps>
 inline constexpr double kTapSumOf = Taps{}.row_sum * Taps{}.row_sum;
 
@@ -64,13 +64,14 @@ constexpr bool is_nearly_a_float(double x) {
 
 static_assert(is_nearly_a_float(kTapSumOf<GaussianWindow>));
 
-// What sums of x are about. E[x^2] - E[x]^2 cancels the digits of a smooth window whose level lies
-// far from there, so each lane has pivots of its own that follow the rows, together with the sums
-// that are under way.
+// Pivots are subtracted from x before it is summed and squared: sums are then about a pivot. E[x^2]
+// - E[x]^2 cancels the digits of a smooth window whose mean lies far from the pivot. So each lane
+// has pivots of its own that follow the rows; partial sums are moved along with them.
 //
-// No single pivot suits all sums. Those of windows that have just begun hold the newest rows; where
-// a window is nearly complete, its newest rows may lie beyond an edge that hardly counts in it. So
-// young sums are about the level of the newest rows and old ones about that of four rows before.
+// No single pivot suits all sums. In windows that have just begun there are only the newest rows;
+// where a window is nearly complete, its newest rows may lie beyond an edge that hardly counts in
+// it. So young sums are about the level of the newest rows, and old ones about that of four rows
+// before.
 struct Pivots {
   float young;
   float old;
@@ -78,8 +79,8 @@ struct Pivots {
 
 struct NoPivots {};  // both zero
 
-// Sums of w x and w x^2 over the rows of windows that have begun, of which each of the next rows
-// completes one.
+// Partial sums of w x and w x^2, over the rows so far of the windows that have begun. Each of the
+// next rows completes one window.
 template <class Taps, int kCount>
 class PartialSums {
  public:
@@ -104,11 +105,11 @@ class PartialSums {
   static constexpr int kLast = Taps::kTaps - 1;
   static constexpr int kOld = 2 * kLast / 3 + 1;  // sums over more rows than this are old
 
-  // Element k: over the k + 1 rows that came last.
+  // Element k: over the last k + 1 rows.
   using Partial = float[kCount][kLast];
 
-  // From sums of w x and w x^2 over the first k + 1 rows to those of w (x - delta), w (x -
-  // delta)^2.
+  // From sums of w x and w x^2 over the first k + 1 rows of a window to those of w (x - delta) and
+  // w (x - delta)^2.
   static __device__ Moments about(const Moments& m, float delta, int k) {
     constexpr Taps kTaps;
     const float halfway = fmaf(-0.5f * delta, kTaps.partial[k], m.sum);
@@ -134,7 +135,7 @@ class PartialSums {
   }
 };
 
-// Rows enter one by one.
+// For any taps; rows enter one by one.
 template <class Taps, int kCount = kColumns>
 class WindowSums : public PartialSums<Taps, kCount> {
  public:
@@ -143,7 +144,7 @@ class WindowSums : public PartialSums<Taps, kCount> {
   // The lane's columns and the halo on both sides.
   static constexpr int kWindowColumns = kCount + 2 * Taps::kHalo;
 
-  // Takes in a row and gives out the sums of the window that ends with it. `x` is used up.
+  // Adds a row and returns the sums of the window that ends with it. Overwrites `x`.
   __device__ void add_row(float (&x)[kWindowColumns], const NoPivots&, float (&sum)[kCount],
                           float (&square)[kCount]) {
     float row_sum[kCount], row_square[kCount];
@@ -155,7 +156,7 @@ class WindowSums : public PartialSums<Taps, kCount> {
     }
   }
 
-  // The same about pivots, with the same bits where both are zero.
+  // The same about pivots, with the same bits if both are zero.
   __device__ void add_row(float (&x)[kWindowColumns], const Pivots& pivots, float (&sum)[kCount],
                           float (&square)[kCount]) {
 #pragma unroll
@@ -184,13 +185,13 @@ class WindowSums : public PartialSums<Taps, kCount> {
   static __device__ void filter_with_squares(float (&x)[kWindowColumns], float (&row_sum)[kCount],
                                              float (&row_square)[kCount]) {
     filter(x, row_sum, [](float end, float sum) { return end + sum; });
-    // The outermost columns belong to one window each, as end taps.
+    // The outermost columns are end taps of one window each; `add_end` squares them.
 #pragma unroll
     for (int i = 1; i < kWindowColumns - 1; ++i) x[i] = __fmul_rn(x[i], x[i]);
     filter(x, row_square, [](float end, float sum) { return fmaf(end, end, sum); });
   }
 
-  // Adds the outermost columns by `add_end`.
+  // Sums along a row. `add_end` adds the outermost columns.
   template <class AddEnd>
   static __device__ void filter(const float (&x)[kWindowColumns], float (&row)[kCount],
                                 const AddEnd& add_end) {
@@ -206,7 +207,7 @@ class WindowSums : public PartialSums<Taps, kCount> {
       for (int c = 0; c < kCount; ++c) row[c] = fmaf(kTaps.tap[k], x[c + k], row[c]);
   }
 
-  // From the old end: each sum moves one place on as it grows, which costs no copies.
+  // Begins with the oldest sum: each moves on by one place as it grows, which costs no copies.
   static __device__ float advance(float (&partial)[kLast], float young_row, float old_row,
                                   float grown) {
     constexpr Taps kTaps;

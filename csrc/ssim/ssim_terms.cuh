@@ -9,7 +9,7 @@
 
 namespace syncfree::ssim {
 
-// NaN passes.
+// max(x, floor); NaN passes through.
 __device__ inline double at_least(double x, double floor) {
   return x < floor ? floor : x;
 }
@@ -45,15 +45,15 @@ __device__ inline double inverse_of(double x) {
   return 1.0 / x;
 }
 
-// Exact, of a power of two whose inverse is a normal float, as scales are: the exponent changes its
-// sign.
+// Exact for a power of two whose inverse is a normal float, as it is for scales: the exponent
+// changes its sign.
 __device__ inline float inverse_of_power(float x) {
   return detail::bit_cast<float>(0x7f000000u - detail::bit_cast<std::uint32_t>(x));
 }
 
 // With means ms, md and variances Vs, Vd of s and d in the window,
 //   SSIM = (ms^2 - md^2 + 2 C1) / (ms^2 + md^2 + 2 C1) * (Vs - Vd + 2 C2) / (Vs + Vd + 2 C2):
-// four moments instead of five. With t = ms^2 + 2 C1 and u = Vs + 2 C2 that is one minus the
+// four moments instead of five. With t = ms^2 + 2 C1 and u = Vs + 2 C2, SSIM is one minus the
 // deficit
 //   2 (t Vd + u md^2) / ((t + md^2) (u + Vd)),
 // which is exactly 0 for equal images, lies in [0, 2] once the variances are clamped at 0, and
@@ -78,8 +78,8 @@ __device__ T deficit_numerator(const Terms<T>& k) {
   return fma(k.t, k.vd, k.u * k.md_squared);
 }
 
-// The product, with what the numerator has of it: no term is negative, so none is below the
-// numerator.
+// (t + md^2) (u + Vd), multiplied out to reuse the numerator. No term is negative, so the
+// denominator is not below the numerator.
 template <class T>
 __device__ T deficit_denominator(const Terms<T>& k, T numerator) {
   return fma(k.t, k.u, fma(k.md_squared, k.vd, numerator));

@@ -1,5 +1,6 @@
-// Fast path of the uniform window where a multiprocessor has shared memory for twelve warps: pixels
-// on their way and half of a column's sums are there, so that registers do for as many.
+// Uniform strips: the fast path of the uniform window where a multiprocessor has shared memory for
+// twelve warps. Pixels in flight and half of a column's sums are kept there, so that the registers
+// are enough for twelve warps.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace syncfree::ssim {
 
-// Strips are cut into pieces of whole units. Pieces are dealt out by turns, neighbours at the same
-// time.
+// Each strip is cut into pieces of whole units. Warps take pieces by turns, neighboring strips at
+// the same time.
 template <class Rows, StripTask kTask>
 __global__ void __launch_bounds__(32 * kUniformWarps, 1)
     uniform_strip_kernel(const __grid_constant__ Job<float> job,
@@ -37,12 +38,13 @@ __global__ void __launch_bounds__(32 * kUniformWarps, 1)
       walk.run(strip * units.of_strip + begin, static_cast<int>(end - begin));
     }
   } else {
-    __trap();  // an error, where nothing would be written
+    __trap();  // fails, instead of writing nothing
   }
 }
 
-// Into how many a strip is cut, so that all take the least time on `warps` warps: as many as there
-// are turns for.
+// Into how many pieces a strip is cut so that all pieces take the least time on `warps` warps. In a
+// turn each warp takes one piece; of the numbers of pieces that take the same number of turns only
+// the largest is tried.
 inline std::int64_t uniform_pieces(std::int64_t strips, const StripUnits& units,
                                    std::int64_t warps) {
   const std::int64_t least_turns = (strips + warps - 1) / warps;
@@ -62,7 +64,7 @@ cudaError_t start_uniform_strips(const Job<float>& job, const StripUnits& units,
   const std::int64_t multiprocessors = current_device_info().multiprocessors;
   const std::int64_t strips = job.results.images * job.geometry.channels * units.strips;
   const std::int64_t pieces = uniform_pieces(strips, units, kUniformWarps * multiprocessors);
-  // Smaller blocks where otherwise some multiprocessors had none.
+  // Smaller blocks if otherwise some multiprocessors would have none.
   const std::int64_t warps = std::clamp<std::int64_t>(
       (strips * pieces + multiprocessors - 1) / multiprocessors, 1, kUniformWarps);
   const auto blocks =

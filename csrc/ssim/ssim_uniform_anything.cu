@@ -1,4 +1,4 @@
-// Strips of the uniform window: errors, contrast, clamped images and windows without padding.
+// Uniform strips: errors, contrast, clamped images and windows without padding.
 #include "ssim/ssim_uniform.cuh"
 
 namespace syncfree::ssim {

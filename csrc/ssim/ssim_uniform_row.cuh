@@ -1,5 +1,5 @@
-// Sums along a row under the uniform window, of which each of a lane's windows holds all of the
-// lane's own columns.
+// Sums along a row for the uniform window. Each of a lane's windows holds all of the lane's own
+// columns, whose sum is therefore computed once.
 #pragma once
 
 #include "ssim/ssim_strip_window.cuh"
@@ -19,8 +19,8 @@ __device__ void add_to_own_columns(const float (&x)[kUniformWindowColumns], floa
   row[3] = add(x[9], right);
 }
 
-// Of x and of x^2: 16 instructions beside those for the own columns, whose sums the test for pivots
-// has already.
+// Sums of x and of x^2: 16 instructions in addition to the sums over the own columns, which the
+// test for pivots needs anyway.
 __device__ inline void filter_uniform(const float (&x)[kUniformWindowColumns], float own_sum,
                                       float own_square, float (&row_sum)[kColumns],
                                       float (&row_square)[kColumns]) {

@@ -1,5 +1,5 @@
-// How a warp reads the rows of a strip for the uniform window: pairs of rows of both images are on
-// their way to shared memory, four columns a lane.
+// How a warp reads the rows of a strip for the uniform window: pairs of rows of both images are
+// copied to shared memory asynchronously, four columns per lane.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace syncfree::ssim {
 
-// The first and the last lane hold the halo, and have no windows. Lanes see their neighbours'
-// columns through shuffles, which have nothing to store and no barrier: two lanes' work is the
-// price. A halo that all lanes load beside their own columns, convert and store costs as much.
+// The first and the last lane hold the halo, and have no windows. Lanes get their neighbors'
+// columns by shuffles, which need no stores and no barrier; the price is the work of two lanes. If
+// all lanes loaded, converted and stored a halo beside their own columns, that would cost as much.
 inline constexpr int kUniformColumns = 30 * kColumns;
 
-// All that a multiprocessor has registers for, in one block: neighbours read the sectors that they
-// share at the same time, through one first-level cache.
+// As many warps as a multiprocessor has registers for, in one block: neighbors read the sectors
+// that they share at the same time, through one first-level cache.
 inline constexpr int kUniformWarps = 12;
 
 struct UniformColumns {
   int first;       // of the lane's columns
-  int first_read;  // likewise, within the image
+  int first_read;  // the same, moved into the image
   bool inside;     // the lane has windows, the first of them in the image
-  bool before;     // its columns are the mirror image of those behind the image's left edge
-  bool behind;     // or of those before its right edge, which is that of a lane
+  bool before;     // its columns mirror those right of the image's left edge
+  bool behind;     // or those left of the right edge, if that is a lane's edge too
 
   __device__ UniformColumns(int strip_begin, int width) {
     const int lane = threadIdx.x % 32;
@@ -36,17 +36,18 @@ struct UniformColumns {
     behind = first == width;
   }
 
-  // The one that stands at the lane's c-th: the same as a vector has after its mirroring.
+  // The column of the image at the lane's c-th place: the same as UniformWalk::mirror_columns()
+  // gives for a vector.
   __device__ int column(int c, int width) const {
     if (before) return c == 0 ? 0 : kColumns - c;
     if (behind) return c == kColumns - 1 ? width - 1 : width - 2 - c;
-    const bool cut = first > width && first < width + kColumns;  // beside a lane cut by the edge
+    const bool cut = first > width && first < width + kColumns;  // beside a lane that the edge cuts
     return LaneColumns::mirrored((cut ? first : first_read) + c, width);
   }
 };
 
-// Where a lane's part of a pair of rows stands: the rows of the first image before those of the
-// second in each.
+// Layout of a pair of rows in shared memory, in floats: for each row first the columns of the first
+// image, then those of the second.
 inline constexpr int kUniformRow = kStripColumns;
 inline constexpr int kUniformPair = 4 * kUniformRow;
 
@@ -65,7 +66,7 @@ struct PixelsOfLane {
   }
 };
 
-// Rows of both images at the same byte offset, as `VectorRows` takes them.
+// For the images that `VectorRows` takes: each lane copies one vector of a row.
 template <class T>
 class CopiedVectors {
  public:
@@ -93,7 +94,7 @@ class CopiedVectors {
 
   __device__ void begin() {}
 
-  // Asks for the next two rows, mirrored at the borders.
+  // Begins to copy the next two rows, mirrored at the borders.
   __device__ void copy_pair(SharedPlace to) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -126,9 +127,9 @@ class CopiedVectors {
   int twice_last_;
 };
 
-// Any strides, of columns those that fit 32 bits: one multiply-add finds an address. Copies have
-// four bytes at least: of smaller elements a pair is on its way in registers before it goes to
-// shared memory.
+// For any strides; those of columns fit 32 bits, so that one multiply-add computes an address. An
+// asynchronous copy has at least four bytes. A pair of rows of smaller elements is therefore loaded
+// into registers, and goes to shared memory from there.
 template <class T>
 class CopiedElements {
  public:
@@ -146,7 +147,7 @@ class CopiedElements {
       columns_[c] = columns.column(c, static_cast<int>(geometry.size[2]));
   }
 
-  // Before the first pair is asked for.
+  // Called before the first copy_pair().
   __device__ void begin() {
     if constexpr (!kCopies) load_pair();
   }

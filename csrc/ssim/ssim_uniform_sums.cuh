@@ -1,5 +1,5 @@
-// Window sums of one plane (s or d) for the uniform window, whose rows and columns all count alike:
-// what windows have in common is added once.
+// Window sums of one plane (s or d) for the uniform window, whose taps are all equal: what windows
+// have in common is added once.
 #pragma once
 
 #include "ssim/shared_vectors.cuh"
@@ -8,14 +8,16 @@
 
 namespace syncfree::ssim {
 
-// Second rows of the last three pairs, summed along the row, wait in shared memory: of each plane
-// the sums of x before those of x^2. Each lane touches its own columns alone.
+// Of the last three pairs the sums along the second rows wait in shared memory; those of one pair
+// are a line. In it, for each plane, the sums of x come before those of x^2. Each lane touches only
+// its own columns.
 inline constexpr int kUniformPairs = 3;
 inline constexpr int kUniformSums = kStripColumns;
 
-// What the rows that meet in a sum are about: levels of pairs of rows, of this one and of the three
-// before. Sums under way are about that of the pair before the last (`open`), in the middle of the
-// windows that the pair completes; rows that wait are about their own pair's.
+// The pivots of the rows that meet in a sum: the levels of the current pair of rows and of the
+// three before it. Partial sums are about that of the pair before the last (`open`), in the middle
+// of the windows that the current pair completes; rows that wait are about the level of their own
+// pair.
 struct UniformPivots {
   float now;
   float last;
@@ -23,22 +25,22 @@ struct UniformPivots {
   float oldest;
 };
 
-// Rows enter in pairs. With P for the sum of a pair, two windows hold six rows in common, those of
-// three pairs: T(m) = P(m - 2) + P(m - 1) + P(m) and the row before it, or the row behind it. Five
-// additions a column for two rows.
+// Rows enter in pairs. Let P(m) be the sum of pair m. Two windows have six rows in common, those of
+// three pairs: T(m) = P(m - 2) + P(m - 1) + P(m). One of them adds the row before these, the other
+// the row after. Five additions per column for two rows.
 struct PairSums {
   float three[kColumns];  // T of the last pair
   float two[kColumns];    // the last two pairs
   float last[kColumns];   // P of the last pair
-  float first[kColumns];  // row of the pair that enters
+  float first[kColumns];  // the first row of the pair that enters
 
   __device__ void clear() {
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) three[c] = two[c] = last[c] = 0.0f;
   }
 
-  // Loops that end here leave each number where it was: the compiler would rather turn the places
-  // of all of them, with a move each.
+  // Pins each number in its register at the end of a loop: the compiler would rather rotate the
+  // registers of all of them, with a move each.
   __device__ void settle() {
 #ifdef __CUDA_ARCH__
 #pragma unroll
@@ -60,7 +62,7 @@ class UniformPairs {
     square_.settle();
   }
 
-  // Takes in the first row of a pair and gives out the sums of the window that ends with it.
+  // Adds the first row of a pair and returns the sums of the window that ends with it.
   __device__ void add_first(const float (&x)[kColumns], const NoPivots&, float (&sum)[kColumns],
                             float (&square)[kColumns]) {
     filter(x, sum_.first, square_.first);
@@ -71,7 +73,8 @@ class UniformPairs {
     }
   }
 
-  // Likewise the second. In `line` stands the second row of the third pair before, and then this.
+  // The same for the second row. `line` holds the second row of three pairs ago, which this one
+  // replaces.
   __device__ void add_second(const float (&x)[kColumns], const NoPivots&, SharedPlace line,
                              float (&sum)[kColumns], float (&square)[kColumns]) {
     Rows old, row;
@@ -85,7 +88,7 @@ class UniformPairs {
     }
   }
 
-  // The same about pivots, with the same bits where all are zero.
+  // The same about pivots, with the same bits if all are zero.
   __device__ void add_first(const float (&x)[kColumns], const UniformPivots& pivots,
                             float (&sum)[kColumns], float (&square)[kColumns]) {
     filter_about(x, pivots.now, sum_.first, square_.first);
@@ -184,7 +187,7 @@ class UniformPairs {
     return shift(of, c, pair, pair, pair, old_row);
   }
 
-  // Numbers move on as they grow, which costs no copies.
+  // Sums move on by one place as they grow, which costs no copies.
   static __device__ float shift(PairSums& of, int c, float pair, float for_two, float for_three,
                                 float old_row) {
     of.three[c] = of.two[c] + for_three;

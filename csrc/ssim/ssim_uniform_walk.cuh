@@ -1,4 +1,4 @@
-// The walk of one warp down a strip for the uniform window: rows come in, outputs leave.
+// The walk of one warp down a uniform strip: rows enter, outputs leave.
 #pragma once
 
 #include <type_traits>
@@ -11,14 +11,15 @@
 
 namespace syncfree::ssim {
 
-// Of one warp.
+// Shared memory of one warp.
 struct UniformMemory {
   struct Pair {
-    float sums[4 * kUniformSums];  // second rows, of s and of d
+    float sums[4 * kUniformSums];  // the line of the pair, s before d
     float pixels[kUniformPair];
   };
-  // Of a lane: levels of the pairs before, the latest first, and pairs to be taken about pivots
-  // other than zero, the current one included: of s or d, and of d. The same in the whole warp.
+  // Of each lane, the levels of the previous pairs, the latest first. The same in the whole warp,
+  // how many pairs, including the current one, are to be taken about pivots other than zero: of s
+  // or d, and of d alone.
   struct History {
     SumDifference level[kUniformPairs];
     int about_pivots;
@@ -82,10 +83,10 @@ class UniformWalk {
     memory_.sums.clear();
     last_pair_ = {};
     about_zero_ = true;
-    enter(rows, line_[0]);  // for the sums alone
+    enter(rows, line_[0]);  // only for `last_pair_`
     advance<1>();
     enter(rows, line_[0]);
-    for (int unit = -1; unit < count; ++unit) {  // the first rows complete nothing
+    for (int unit = -1; unit < count; ++unit) {  // -1: the first rows complete nothing
       const int end = min(begin + (unit + 1) * units_.rows, height()) + kHalo;
       while (row < end) {
         if (!is_plain_) {
@@ -93,8 +94,8 @@ class UniformWalk {
           row += 2;
           continue;
         }
-        // A loop of its own, which the registers of pairs about pivots leave alone. Lines have
-        // their places by turns.
+        // A loop of its own, so that pairs about pivots cost it no registers. It takes three pairs
+        // in one turn, so that the place of each line is known.
         for (;;) {
           add_pair<0>(rows, row, NoPivots{}, NoPivots{});
           row += 2;
@@ -150,7 +151,7 @@ class UniformWalk {
     for (int i = 0; i < kUniformPairs; ++i) line_[i] = line[(i + kBy) % kUniformPairs];
   }
 
-  // The next pair has come from memory, and the third behind it is asked for.
+  // Takes the next pair, which has come from memory, and begins to copy the third pair after it.
   __device__ void enter(Rows& rows, SharedPlace line) {
     wait_for_copies<kUniformPairs - 1>();
 #pragma unroll
@@ -161,12 +162,12 @@ class UniformWalk {
     }
     rows.copy_pair(pixels_of(line));
     if (mirrors_) {
-      __syncwarp();  // keeps it a branch: selects would be every strip's, and hold its registers
+      __syncwarp();  // keeps this a branch: selects would cost all strips registers
       mirror_columns(x_[0]);
       mirror_columns(x_[1]);
     }
     PixelSums pair = of_row(0) + of_row(1);
-    pair.square.s = 0.0f;  // which nothing asks for
+    pair.square.s = 0.0f;  // never used
     const PixelSums two_pairs = last_pair_ + pair;
     last_pair_ = pair;
     s_needs_none_ = Rules::s_is_within(bound_of_s_, two_pairs);
@@ -177,8 +178,8 @@ class UniformWalk {
   __device__ PixelSums of_row(int r) const { return PixelSums::of(x_[r].s, x_[r].d); }
 
   __device__ void add_pair_about_pivots(Rows& rows, int row) {
-    // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
-    // Where d needs pivots s takes them too.
+    // If one lane needs pivots, all lanes take them: beside an edge windows need a pivot, though
+    // the lane at the edge asks for none. Where d needs pivots, s takes them too.
     const bool is_plain = __all_sync(kWarp, s_needs_none_ && d_needs_none_);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none_);
     SumDifference level = Rules::level_of(last_pair_, [this](int i) {
@@ -207,12 +208,13 @@ class UniformWalk {
     advance<1>();
   }
 
-  // The rows `row` and `row` + 1 are added up, and the outputs of those kHalo before leave. The
-  // next pair enters.
+  // Adds up the rows `row` and `row` + 1, computes the outputs of the rows kHalo above them, and
+  // lets the next pair enter.
   template <int kLine, class AboutS, class AboutD>
   __device__ void add_pair(Rows& rows, int row, const AboutS& about_s, const AboutD& about_d) {
-    // A unit counts the rows that are taken while its outputs leave, the first of a strip those
-    // before too (`forget`), so that each row is counted once, wherever a warp begins.
+    // The errors of a unit are those of the rows that are taken while its outputs leave; the first
+    // unit of a strip has those of the rows before, too (`forget`). So each row is counted once,
+    // wherever a warp begins.
     if constexpr (kAddsErrors<kTask>)
       for (int r = 0; r < 2; ++r)
         outputs_.template add_errors<Rows::kAligned>(x_[r].d, of_row(r).square.d, row + r);
@@ -226,7 +228,7 @@ class UniformWalk {
     enter(rows, line_[(kLine + 1) % kUniformPairs]);
   }
 
-  // A row completes an output that counts.
+  // Whether the row completes an output that counts.
   __device__ bool counts(int row, bool is_first_of_pair) const {
     if constexpr (kTask == StripTask::kValue)
       return is_first_of_pair || row < end_ + kHalo;
@@ -247,7 +249,8 @@ class UniformWalk {
       outputs_.add_row(sums, y, counted, zero_s);
   }
 
-  // What s is taken relative to, the same for a strip wherever a warp begins: its mean over rows.
+  // The level of the strip, which is subtracted from s: the mean of a few of its rows, the same
+  // wherever a warp begins.
   __device__ float level_of_strip(const Pixels (&rows)[kSamples]) {
     minus_level_ = 0.0f;
     float sum = 0.0f;
@@ -273,8 +276,8 @@ class UniformWalk {
     }
   }
 
-  // The same bits, since all but the level's addition is exact. Conversions of the hardware have a
-  // quarter of the rate, and the unit of the reciprocals.
+  // The same bits as by sum_difference(), since everything but the addition of the level is exact.
+  // Conversions by the hardware have a quarter of the rate, and share a unit with the reciprocals.
   __device__ void convert_bytes(const Pixels& pixels, OwnColumns<kColumns>& own) const {
     float a[kColumns], b[kColumns];
     in_last_bits(pixels.a, a);
@@ -289,8 +292,8 @@ class UniformWalk {
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
-    // Without a branch, which costs more than it saves: bounds are infinite where nothing is
-    // clamped.
+    // Without a branch, which costs more than it saves: if nothing is clamped, the bounds are
+    // infinite.
     if constexpr (kClamps<kTask>) {
       a = at_most(at_least(a, job_.clamp.low), job_.clamp.high);
       b = at_most(at_least(b, job_.clamp.low), job_.clamp.high);
@@ -298,7 +301,7 @@ class UniformWalk {
     return {fmaf(a + b, constants_.scale, minus_level_), __fmul_rn(a - b, constants_.scale)};
   }
 
-  // A vector beside the image's edge becomes its mirror image.
+  // Turns a vector beside the image's edge into its mirror image.
   __device__ void mirror_columns(OwnColumns<kColumns>& x) const {
     const auto exchange = [](bool condition, float& one, float& other) {
       const float kept = one;
@@ -332,17 +335,17 @@ class UniformWalk {
   UniformPairs s_;
   UniformPairs d_;
   OwnColumns<kColumns> x_[2];  // of the pair that has entered
-  PixelSums last_pair_;        // likewise, over the lane's pixels
+  PixelSums last_pair_;        // its sums over the lane's pixels
   bool s_needs_none_;
   bool d_needs_none_;
   bool is_plain_;
-  bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
+  bool about_zero_;  // all partial sums are about zero; the same in a warp
   float minus_level_;
   StripOutputs<kTask, UniformWindow> outputs_;
-  SharedPlace line_[kUniformPairs];  // of the pair that has entered, and of the two behind it
+  SharedPlace line_[kUniformPairs];  // of the pair that has entered, and of the two after it
   int end_;                          // of the rows whose outputs belong to the units
-  int first_counting_;               // rows that complete an output that counts
-  unsigned counting_;
+  int first_counting_;               // of the rows that complete an output that counts
+  unsigned counting_;                // number of these
   bool before_;
   bool behind_;
   bool mirrors_;

@@ -1,5 +1,5 @@
-// Where the sums of a walk's units go: to a word of their mean once the walk has ended, or each to
-// a slot of its own.
+// Collects the sums of a walk's units: sums of a mean that has a word are joined, and added to the
+// word when the walk ends; each other sum goes to the slot of its unit.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace syncfree::ssim {
 
-// Of one warp, in shared memory: registers are the loop's.
+// One per warp, in shared memory: the loop needs all registers.
 class UnitSums {
  public:
   __device__ void clear() {
@@ -17,7 +17,7 @@ class UnitSums {
       for (std::uint64_t& deficits : means_) deficits = 0;
   }
 
-  // By lane 0.
+  // Called by lane 0.
   template <StripTask kTask>
   __device__ void add(const Results& r, std::int64_t unit, const double (&sums)[kQuantities]) {
 #pragma unroll
@@ -30,7 +30,7 @@ class UnitSums {
     }
   }
 
-  // By the whole warp, once `units` of `image` have been added.
+  // Called by the whole warp, once all `units` units of the walk, all in `image`, have been added.
   template <StripTask kTask>
   __device__ void complete(const Results& r, std::int64_t image, std::int64_t units) const {
     const bool leads = threadIdx.x % 32 == 0;

@@ -1,4 +1,5 @@
-// How walkers of a persistent grid share the units of all strips, which lie behind one another.
+// How the warps of a persistent grid share the units of all strips. Units are numbered down one
+// strip after the other; the share of a warp (a walker) is a contiguous range of them.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +8,17 @@
 
 namespace syncfree::ssim {
 
-// A walk down part of a strip begins with rows above it, and waits for memory: about so many rows.
+// What it costs to begin a walk down part of a strip, in rows: it takes rows above that part, and
+// waits for memory.
 inline constexpr int kRowsOfABeginning = 40;
 
-// Where the share of a walker begins, of whole strips: even shares of time, in which each strip
-// begins with rows that give nothing.
+// First unit of a walker's share of `total` units, which form whole strips. Shares are even in
+// time, where each strip costs kRowsOfABeginning rows in addition to its own.
 SYNCFREE_HD std::int64_t begin_of_share(std::int64_t total, std::int64_t units_of_strip,
                                         int rows_of_unit, std::int64_t walker,
                                         std::int64_t walkers) {
-  // Rounded to whole units, shares of time differ by two of these, even shares by one: of few units
-  // that is more than what they correct.
+  // Rounded to whole units, shares of even time differ by up to two units, shares of even numbers
+  // of units by one. With few units that costs more than even time gains.
   if (total < 32 * walkers) return total * walker / walkers;
   const std::int64_t rows = kRowsOfABeginning + units_of_strip * rows_of_unit;
   const std::int64_t row = total / units_of_strip * rows * walker / walkers;

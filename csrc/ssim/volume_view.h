@@ -1,11 +1,11 @@
-// Images as the kernels of SSIM see them, (B, C, D, H, W).
+// The shape in which the kernels of SSIM take images, (B, C, D, H, W).
 #pragma once
 
 #include "core/tensor_view.h"
 
 namespace syncfree::ssim {
 
-// A flat image, (B, C, H, W), gets a depth of one.
+// Gives 2-D images, (B, C, H, W), a depth of one.
 inline TensorView volume_view(TensorView view) {
   if (view.rank == 5) return view;
   for (int d = 4; d > 2; --d) {

@@ -8,8 +8,9 @@
 
 namespace syncfree::ssim {
 
-// `spatial_axis` counts from 0 as the image has them. TorchMetrics sizes the Gaussian by sigma
-// alone, but pads the last axis of a volume by kernel_size.
+// `spatial_axis` counts the spatial axes of the images as the caller has them: 2 is the last axis
+// of a volume. TorchMetrics sizes the Gaussian by sigma alone, but pads the last axis of a volume
+// by kernel_size.
 inline Axis window_axis(int spatial_axis, std::int64_t kernel_size, double sigma, bool gaussian,
                         bool valid) {
   const std::int64_t taps =

@@ -17,8 +17,8 @@ enum class Average : std::int32_t {
   kNone = SYNCFREE_NO_AVERAGE,
 };
 
-// Labels outside [0, classes), or binary ones other than 0 and 1, are left out and make the result
-// NaN. On the CPU the call also returns kBadLabel; on CUDA nobody waits to find out.
+// Bad labels (outside [0, classes), or binary ones other than 0 and 1) are left out and make the
+// result NaN. On the CPU the call also returns kBadLabel; on CUDA it does not wait to find out.
 struct LabelOptions {
   bool samplewise = false;  // a value for each sample instead of one for the batch
   std::optional<std::int64_t> ignore_index = {};  // target value that is left out
@@ -70,7 +70,7 @@ inline Status accuracy(const ConstTensorView& preds, const ConstTensorView& targ
 
 // `preds`: scores (N, C, ...) of a floating dtype, or labels of the shape of `target`, (N, ...).
 // `value` is float32: one element; (C) with Average::kNone; (N) or (N, C) samplewise. With the
-// micro average and top_k = 1, `num_classes` may be 0: not known, and nothing is validated.
+// micro average and top_k = 1, `num_classes` may be 0 (unknown); labels are then not validated.
 inline Status multiclass_accuracy(const ConstTensorView& preds, const ConstTensorView& target,
                                   std::int64_t num_classes, const TensorView& value,
                                   const MulticlassOptions& options = {},
@@ -92,7 +92,7 @@ inline Status binary_accuracy(const ConstTensorView& preds, const ConstTensorVie
   return detail::accuracy(preds, target, value, options.labels, all, launch);
 }
 
-// As binary, (N, L, ...) both with L = `num_labels`. `value` as for multiclass.
+// Like binary, but both (N, L, ...) with L = `num_labels`. `value` as for multiclass.
 inline Status multilabel_accuracy(const ConstTensorView& preds, const ConstTensorView& target,
                                   std::int64_t num_labels, const TensorView& value,
                                   const MultilabelOptions& options = {},

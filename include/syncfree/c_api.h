@@ -1,9 +1,9 @@
 /* The C interface of libsyncfree_core: plain data, pointers and status codes, no exception and no
- * C++ type, so that any compiler and any language can call it. C++ programs have better: the
+ * C++ type, so that any compiler and any language can call it. For C++ programs there are the
  * headers beside this one.
  *
- * Every function returns a syncfree_status_code. All arguments are checked before anything is
- * launched or written. Functions may be called from any thread.
+ * Every function that can fail returns a syncfree_status_code. All arguments are checked before
+ * anything is launched or written. Functions may be called from any thread.
  */
 #ifndef SYNCFREE_C_API_H
 #define SYNCFREE_C_API_H
@@ -25,16 +25,16 @@ typedef struct CUstream_st* syncfree_stream;
 
 typedef enum syncfree_status_code {
   SYNCFREE_OK = 0,
-  SYNCFREE_INVALID_ARGUMENT = 1, /* an option out of range, a null pointer, a view that is none */
+  SYNCFREE_INVALID_ARGUMENT = 1, /* an option out of range, a null pointer, misaligned memory */
   SYNCFREE_WRONG_SHAPE = 2,
   SYNCFREE_WRONG_DTYPE = 3,
-  SYNCFREE_WRONG_DEVICE = 4,  /* operands on different devices, or a kind that does not exist */
-  SYNCFREE_NEEDS_SCRATCH = 5, /* too little was given, or none where the library cannot take it */
+  SYNCFREE_WRONG_DEVICE = 4,  /* tensors on different devices, or no valid device */
+  SYNCFREE_NEEDS_SCRATCH = 5, /* too little was given, or none where the library can't take it */
   SYNCFREE_BAD_LABEL = 6,     /* found on the CPU; on CUDA the result is NaN */
   SYNCFREE_WITHOUT_CUDA = 7,  /* CUDA tensors, but a library built without CUDA */
   SYNCFREE_CUDA_ERROR = 8,    /* no driver, no such device, or a failed launch */
   SYNCFREE_OUT_OF_MEMORY = 9,
-  SYNCFREE_INTERNAL_ERROR = 10 /* also an exception that `parallel_for` let out */
+  SYNCFREE_INTERNAL_ERROR = 10 /* also an exception that `parallel_for` threw */
 } syncfree_status_code;
 
 typedef enum syncfree_dtype {
@@ -52,8 +52,8 @@ typedef enum syncfree_dtype {
 
 typedef enum syncfree_device_type { SYNCFREE_CPU = 0, SYNCFREE_CUDA = 1 } syncfree_device_type;
 
-/* Sizes and strides count elements. Operands are only read, whatever their strides (0 and negative
- * ones too); results are written and lie densely in row-major order. */
+/* Sizes and strides count elements. Operands are only read and may have any strides, also zero and
+ * negative ones; results are written and are dense in row-major order. */
 typedef struct syncfree_tensor {
   void* data;
   int64_t size[SYNCFREE_MAX_RANK];
@@ -76,7 +76,7 @@ typedef struct syncfree_launch {
   syncfree_stream stream; /* CUDA: the work is queued there and nothing waits for it */
   void* scratch;          /* on the operands' device, used by one call at a time; null: library's */
   size_t scratch_bytes;
-  size_t* scratch_needed; /* if not null: only write here how many bytes this call wants */
+  size_t* scratch_needed;             /* if not null: the call only writes here how much it wants */
   syncfree_parallel_for parallel_for; /* CPU; null: the calling thread alone */
 } syncfree_launch;
 
@@ -106,7 +106,9 @@ typedef struct syncfree_psnr_options {
   int32_t reduction;    /* of those values */
 } syncfree_psnr_options;
 
-/* Entries for the image's spatial axes in their order: height, width, or depth, height, width. */
+/* Entries for the image's spatial axes in their order: height, width, or depth, height, width. All
+ * are checked, for both kinds of windows. With a Gaussian, kernel_size still sets the padding of a
+ * volume's last axis and the least size of images for MS-SSIM, as in TorchMetrics. */
 typedef struct syncfree_window {
   double sigma[3];        /* of a Gaussian of 2 * int(3.5 * sigma + 0.5) + 1 taps */
   int32_t kernel_size[3]; /* of a uniform window; odd */
@@ -130,7 +132,7 @@ typedef enum syncfree_normalize {
 
 typedef struct syncfree_ms_ssim_options {
   syncfree_range range;
-  syncfree_window window; /* not `valid` */
+  syncfree_window window; /* `valid` must be 0 */
   double k1;
   double k2;
   double betas[32]; /* exponents, finest scale first */
@@ -164,14 +166,14 @@ typedef struct syncfree_accuracy_options {
   int32_t validate; /* 1: bad labels make the result NaN; 0: they count as wrong or are left out */
 } syncfree_accuracy_options;
 
-/* What the last call on this thread that returned no SYNCFREE_OK had to say: what was expected,
- * what came. Valid until the next call on this thread; never null. */
+/* The message of the last call on this thread that did not return SYNCFREE_OK: what was expected
+ * and what was passed. Valid until the next call on this thread; never null. */
 SYNCFREE_API const char* syncfree_last_message(void);
 
-/* Such as "0.1.0": of the library that is loaded, which may be newer than the headers. */
+/* The version of the loaded library, such as "0.1.0"; it may be newer than the headers. */
 SYNCFREE_API const char* syncfree_version(void);
 
-/* 1 if CUDA tensors are served, 0 if the library was built without CUDA. */
+/* 1 if the library takes CUDA tensors, 0 if it was built without CUDA. */
 SYNCFREE_API int32_t syncfree_has_cuda(void);
 
 /* `value`: one element, or the kept sizes without a reduction; any floating dtype. */
@@ -182,8 +184,9 @@ SYNCFREE_API syncfree_status_code syncfree_psnr(const syncfree_tensor* preds,
                                                 const syncfree_launch* launch);
 
 /* Images (B, C, H, W) or (B, C, D, H, W). `value`: one element, or (B) without a reduction. `map`
- * and `contrast` may be null; both have the dtype of `value`; `map` the sizes of the images, less
- * kernel - 1 on each axis of a valid window; `contrast` (B). */
+ * and `contrast` may be null; both have the dtype of `value`. `map` has the sizes of the images,
+ * less the window's size - 1 on each axis if `valid`; under a Gaussian that is not, a volume's last
+ * axis has size + kernel_size - taps. `contrast` is (B). */
 SYNCFREE_API syncfree_status_code syncfree_ssim(
     const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* value,
     const syncfree_tensor* map, const syncfree_tensor* contrast,
@@ -195,9 +198,9 @@ SYNCFREE_API syncfree_status_code syncfree_ms_ssim(const syncfree_tensor* preds,
                                                    const syncfree_ms_ssim_options* options,
                                                    const syncfree_launch* launch);
 
-/* All three from one pass. `psnr` and `mae` have one dtype. The reduction is no SUM, the range not
- * that of the data, the window not `valid`; with MEAN the errors are pooled before the logarithm.
- */
+/* PSNR, SSIM and mean absolute error from one pass. `psnr` and `mae` have the same dtype. SUM, a
+ * range of DATA and `valid` windows are refused; with MEAN the errors are pooled before the
+ * logarithm. */
 SYNCFREE_API syncfree_status_code syncfree_image_quality(
     const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* psnr,
     const syncfree_tensor* ssim, const syncfree_tensor* mae, const syncfree_ssim_options* options,
@@ -210,14 +213,15 @@ SYNCFREE_API syncfree_status_code syncfree_accuracy(
     const syncfree_tensor* preds, const syncfree_tensor* target, const syncfree_tensor* value,
     int64_t* bad_labels, const syncfree_accuracy_options* options, const syncfree_launch* launch);
 
-/* Times regions of streams with events and never waits for them. Opaque. */
+/* Times regions with events and never waits for them; a region is the work of a stream between
+ * begin and end. Opaque. */
 typedef struct syncfree_timer syncfree_timer;
 typedef struct syncfree_region syncfree_region;
 
 typedef struct syncfree_timer_options {
-  int64_t regions_in_flight; /* the oldest is dropped, and counted, where there would be more */
-  int64_t history;           /* samples kept of each name */
-  int32_t device_type;       /* CPU: by the host's clock */
+  int64_t regions_in_flight; /* if there would be more, the oldest is dropped and counted */
+  int64_t history;           /* samples kept for each name */
+  int32_t device_type;       /* CPU: times are the host's */
 } syncfree_timer_options;
 
 /* Microseconds; NaN where nothing is known. */
@@ -226,7 +230,7 @@ typedef struct syncfree_region_summary {
   int64_t count;
   double total_us;
   double least_us;
-  double median_us; /* of the samples kept, as all that follows */
+  double median_us; /* of the samples kept, like all that follows */
   double host_median_us;
   double gap_median_us;
   double launch_bound_share;
@@ -235,54 +239,56 @@ typedef struct syncfree_region_summary {
 
 SYNCFREE_API syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
                                                         syncfree_timer** timer);
-/* Every region has ended. */
+/* Every region must have ended. */
 SYNCFREE_API void syncfree_timer_destroy(syncfree_timer* timer);
 
-/* `region` is null where it cannot be timed, which is no error, and may be ended all the same. */
+/* `region` becomes null if it cannot be timed, which is no error; a null region may be ended. */
 SYNCFREE_API syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* name,
                                                        int32_t device_index, syncfree_stream stream,
                                                        syncfree_region** region);
 SYNCFREE_API syncfree_status_code syncfree_timer_end(syncfree_timer* timer,
                                                      syncfree_region* region);
 
-/* Turns regions that have passed into samples, without a wait; `wait` waits for them first. */
+/* Turns regions that the GPU has passed into samples and does not wait; `wait` first waits for all
+ * that have ended. */
 SYNCFREE_API syncfree_status_code syncfree_timer_poll(syncfree_timer* timer);
 SYNCFREE_API syncfree_status_code syncfree_timer_wait(syncfree_timer* timer);
 
-/* Of the names in the order of their first use; a null name behind the last one. */
+/* Summarizes one name; `index` counts names in the order of their first use. Behind the last one
+ * the summary's name is null. */
 SYNCFREE_API syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, int64_t index,
                                                          syncfree_region_summary* summary);
 
 /* Regions without a sample: dropped, skipped or failed. */
 SYNCFREE_API int64_t syncfree_timer_untimed(syncfree_timer* timer);
 
-/* Of the processor or the GPU, in words: as much as fits, with its end. */
+/* Writes the name of the processor or the GPU, cut to `size` bytes with its terminating null. */
 SYNCFREE_API syncfree_status_code syncfree_device_name(int32_t device_type, int32_t device_index,
                                                        char* name, int64_t size);
 
 #define SYNCFREE_LONGEST_GATE_US 100000.0
 
 /* Times one call after the other on a CUDA stream, as it is or behind a gate: a kernel that spins
- * for a bounded time, while the host queues the call. For one thread at a time. Opaque. */
+ * for a bounded time while the host queues the call. For one thread at a time. Opaque. */
 typedef struct syncfree_probe syncfree_probe;
 
 typedef struct syncfree_probe_times {
   double us;         /* between the events around the call */
-  double megahertz;  /* of one multiprocessor during a gated call; NaN if that cannot be told */
-  int32_t gate_held; /* 1: it was shut until the call had been queued; also without a gate */
+  double megahertz;  /* of one multiprocessor during a gated call; NaN if unknown */
+  int32_t gate_held; /* 1: it was shut until the call was queued, or there was none */
 } syncfree_probe_times;
 
-/* The stream captures no graph. */
+/* The stream must not be capturing a graph. */
 SYNCFREE_API syncfree_status_code syncfree_probe_create(int32_t device_index,
                                                         syncfree_stream stream,
                                                         syncfree_probe** probe);
-/* At any time, also between begin and end: a gate opens by itself. */
+/* Allowed at any time, also between begin and end: a gate opens by itself. */
 SYNCFREE_API void syncfree_probe_destroy(syncfree_probe* probe);
 
-/* Shuts a gate of so many microseconds, if not 0, and begins to time. */
+/* Shuts a gate for `gate_us` microseconds, unless that is 0, and begins to time. */
 SYNCFREE_API syncfree_status_code syncfree_probe_begin(syncfree_probe* probe, double gate_us);
 
-/* Behind the call. Waits until the stream has done all its work. */
+/* Follows the call that is timed. Waits until the stream has done all its work. */
 SYNCFREE_API syncfree_status_code syncfree_probe_end(syncfree_probe* probe,
                                                      syncfree_probe_times* times);
 

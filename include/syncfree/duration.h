@@ -9,8 +9,8 @@
 namespace syncfree {
 namespace detail {
 
-// As printf's %g with so many significant digits, and with a point even where the program's locale
-// writes a comma. By printf and not by a stream: a program that links libstdc++ statically beside
+// Like printf's %g with `significant` digits, but with a decimal point even if the program's locale
+// writes a comma. Uses printf and not a stream: a program that links libstdc++ statically beside
 // torch's copy cannot print numbers to streams.
 inline std::string digits(double value, int significant) {
   char buffer[40];
@@ -22,7 +22,7 @@ inline std::string digits(double value, int significant) {
   return text;
 }
 
-// Three digits and a unit.
+// Three significant digits and a unit.
 inline std::string duration(double microseconds) {
   if (microseconds >= 999.5e3) return digits(microseconds / 1e6, 3) + " s";
   if (microseconds >= 999.5) return digits(microseconds / 1e3, 3) + " ms";

@@ -14,15 +14,15 @@
 
 namespace syncfree {
 
-// One name's regions that have ended, in microseconds; NaN where nothing is known.
+// The regions of one name that have ended. Times are microseconds, NaN where nothing is known.
 struct RegionSummary {
   std::string name;
   std::int64_t count = 0;
   double total_us = 0;  // GPU time of all of them
   double least_us = 0;
-  double median_us = 0;           // of the last ones, as all that follows
-  double host_median_us = 0;      // in which the host queued the region's work
-  double gap_median_us = 0;       // from the last region's end on the stream: idle, or not timed
+  double median_us = 0;           // of the last samples, like all that follows
+  double host_median_us = 0;      // time in which the host queued the region's work
+  double gap_median_us = 0;       // since the last region's end on the stream: idle, or untimed
   double launch_bound_share = 0;  // of regions in which the GPU waited for the host's launches
   bool host_clock = false;        // no GPU: times are the host's
 
@@ -40,8 +40,8 @@ struct RegionSummary {
   }
 };
 
-// A fixed number of regions may be in flight; beyond it the oldest is dropped and counted. May be
-// used by any threads. Regions must have ended before the timer goes.
+// A fixed number of regions may be in flight; beyond it the oldest is dropped and counted. Several
+// threads may use one timer. Regions must have ended before the timer is destroyed.
 //
 //   Status status;
 //   EventTimer timer(Device::Type::kCuda, status);
@@ -52,14 +52,14 @@ struct RegionSummary {
 //   for (const RegionSummary& each : timer.summary()) ...
 class EventTimer {
  public:
-  // From its making to its end, on the stream on which it began.
+  // Lasts from its construction to `end` or its destruction, on the stream on which it began.
   class [[nodiscard]] Region {
    public:
     Region(Region&& other) noexcept
         : timer_(other.timer_), region_(std::exchange(other.region_, nullptr)) {}
     Region(const Region&) = delete;
     Region& operator=(const Region&) = delete;
-    // A region that cannot be ended is one of `untimed`.
+    // A region whose end fails is counted in `untimed`.
     ~Region() { (void)end(); }
 
     Status end() {
@@ -76,11 +76,11 @@ class EventTimer {
 
   struct Options {
     std::int64_t regions_in_flight = 1024;
-    std::int64_t history = 1024;  // samples kept of each name
+    std::int64_t history = 1024;  // samples kept for each name
   };
 
-  // With CUDA events, or by the host's clock on the CPU. kCudaError where no driver is: the timer
-  // is then of no use.
+  // Times by CUDA events, or by the host's clock for the CPU. Without a driver `status` is
+  // kCudaError, and the timer times nothing.
   EventTimer(Device::Type device, Status& status) : EventTimer(device, Options{}, status) {}
   EventTimer(Device::Type device, const Options& options, Status& status) {
     const syncfree_timer_options all{options.regions_in_flight, options.history,
@@ -90,14 +90,14 @@ class EventTimer {
     timer_.reset(timer);
   }
 
-  // A region that cannot be timed (under the capture of another stream, for one) is counted.
+  // A region that cannot be timed (for one, while another stream is captured) is counted.
   Region region(const char* name, Stream stream = nullptr, int device = 0) {
     syncfree_region* region = nullptr;
     (void)syncfree_timer_begin(timer_.get(), name, device, stream, &region);
     return {timer_.get(), region};
   }
 
-  // Of all names, in the order of their first use. Never waits: what is in flight is left out.
+  // One per name, in the order of their first use. Never waits: what is in flight is left out.
   std::vector<RegionSummary> summary() {
     (void)syncfree_timer_poll(timer_.get());
     std::vector<RegionSummary> all;

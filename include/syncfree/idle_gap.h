@@ -1,4 +1,7 @@
 // Why the first call after a pause is slow: a sweep over gaps, with and without a gate.
+//
+// A gap is a pause before a call. A gate is a kernel that spins for a bounded time while the host
+// queues the call, so that the call's time on the GPU does not contain the host's launches.
 #pragma once
 
 #include <array>
@@ -25,23 +28,23 @@ struct IdleGapOptions {
   Device device = Device::cuda();  // or Device::cpu(), by the host's clock
   Stream stream = nullptr;         // on which the body queues its work
   std::string name = "call";
-  // How often memory was asked of the driver so far, where an allocator counts that.
+  // Returns how often memory was requested of the driver so far, if an allocator counts that.
   std::function<std::int64_t()> device_allocations = {};
   double longest_warm_up = 2.0;  // seconds
 };
 
 // Times the first `body()` after pauses, and says what makes it slow.
 //
-// After each gap stand one call as it is (plain) and one behind a gate, which hides the host's
-// launch time: if only the plain one is slow, the host is; if both are, the GPU is, and the clock
-// beside them tells whether it ramps. The body queues work on `options.stream`, which captures no
-// graph, and returns; what it queues elsewhere is not timed unless that stream waits for it. One
-// that waits is found out, timed without a gate, and called not gateable.
+// After each gap the sweep times a call as it is (plain), and one behind a gate. If only the plain
+// call is slow, the cause is the host; if both are slow, it is the GPU, and the clock beside them
+// tells whether it ramps. The body queues work on `options.stream`, which must not be capturing a
+// graph, and returns; work on other streams is timed only if that stream waits for it. A body that
+// waits is detected, timed without a gate, and called not gateable.
 //
 // The sweep waits for the stream between calls. It takes about twice the sum of the gaps times
-// `repeats`, and the warm-up. What the body throws passes through; `sweep` is then left as it was,
-// as it is where the status is not ok: kInvalidArgument for options that make no sense,
-// kWrongDevice, and kCudaError where no driver is or a call to it failed.
+// `repeats`, plus the warm-up. Exceptions of the body pass through. `sweep` changes only if the
+// status is ok. Other statuses are kInvalidArgument for options that make no sense, kWrongDevice,
+// and kCudaError if there is no driver or a call to it failed.
 //
 //   IdleGap sweep;
 //   Status status = idle_gap([&] { step(stream); }, options, sweep);

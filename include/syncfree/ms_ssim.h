@@ -20,11 +20,11 @@ enum class Normalize : std::int32_t {
 };
 
 struct MsSsimOptions {
-  // Exponents, finest scale first; their number is that of the scales. Those of Wang, Simoncelli
-  // and Bovik (2003).
+  // Exponents, finest scale first, one for each scale. The default is that of Wang, Simoncelli and
+  // Bovik (2003).
   std::vector<double> betas{0.0448, 0.2856, 0.3001, 0.2363, 0.1333};
   Normalize normalize = Normalize::kRelu;
-  Window window = {};  // not `valid`
+  Window window = {};  // `valid` is refused
   Reduction reduction = Reduction::kMean;
   double k1 = 0.01;
   double k2 = 0.03;
@@ -37,7 +37,7 @@ struct MsSsimOptions {
     all.k2 = k2;
     constexpr std::size_t most = sizeof(all.betas) / sizeof(all.betas[0]);
     std::copy_n(betas.begin(), std::min(betas.size(), most), all.betas);
-    // More than fit are refused by the call.
+    // The call refuses more than fit.
     all.scales = static_cast<std::int32_t>(std::min(betas.size(), most + 1));
     all.normalize = static_cast<std::int32_t>(normalize);
     all.reduction = static_cast<std::int32_t>(reduction);

@@ -7,7 +7,7 @@
 
 namespace syncfree {
 
-// The range R of image values: a number, an interval, or that of the data.
+// The range R of image values: a number, an interval, or the range of the data.
 class Range {
  public:
   // A positive number: 1 for images in [0, 1], 255 for bytes.
@@ -30,7 +30,7 @@ class Range {
   syncfree_range range_;
 };
 
-// Of the values of the images.
+// How the metric's values are reduced.
 enum class Reduction : std::int32_t {
   kNone = SYNCFREE_NO_REDUCTION,
   kMean = SYNCFREE_MEAN,
@@ -51,12 +51,13 @@ class PerAxis {
   T value_[3];
 };
 
-// The window of the SSIM family.
+// The window of the SSIM family. With a Gaussian, kernel_size still sets the padding of a volume's
+// last axis and the least size of images for MS-SSIM, as in TorchMetrics.
 struct Window {
   bool gaussian = true;
   PerAxis<double> sigma = 1.5;    // of the Gaussian, which has 2 * int(3.5 * sigma + 0.5) + 1 taps
   PerAxis<int> kernel_size = 11;  // of a uniform window; odd
-  bool valid = false;             // windows inside the image only, instead of mirrored borders
+  bool valid = false;             // only windows inside the image, instead of mirrored borders
 
   syncfree_window to_c() const {
     return {{sigma[0], sigma[1], sigma[2]},

@@ -10,7 +10,7 @@ namespace syncfree {
 
 struct PsnrOptions {
   // Leading dimensions with a value each; the others are averaged over before the logarithm. 0: one
-  // value for all, 1: one an image.
+  // value for all, 1: one for each image.
   int kept = 0;
   Reduction reduction = Reduction::kMean;  // of those values
   double base = 10.0;                      // of the logarithm; 10 gives decibels
@@ -20,9 +20,9 @@ struct PsnrOptions {
   }
 };
 
-// base-log of R^2 / mean squared error, times 10. `preds` and `target` have one shape, any dtype
-// each; `value` any floating dtype and one element, or the kept sizes with Reduction::kNone.
-// Identical inputs give inf, NaN gives NaN, no elements give NaN.
+// base-log of R^2 / mean squared error, times 10. `preds` and `target` have the same shape and any
+// dtype each; `value` has any floating dtype and one element, or the kept sizes with
+// Reduction::kNone. Identical inputs give inf, NaN gives NaN, no elements give NaN.
 inline Status psnr(const ConstTensorView& preds, const ConstTensorView& target, const Range& range,
                    const TensorView& value, const PsnrOptions& options = {},
                    const Launch& launch = {}) {

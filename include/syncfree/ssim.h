@@ -19,9 +19,11 @@ struct SsimOptions {
   }
 };
 
-// Results beside the value; a default view is one that is not wanted. Both have its dtype.
+// Results besides the value, both of its dtype. A default view is a result that is not wanted. The
+// map has the sizes of the images, less the window's size - 1 on each axis if the window is valid;
+// under a Gaussian that is not, a volume's last axis has size + kernel_size - taps.
 struct SsimExtras {
-  TensorView map = {};       // like the images, less kernel - 1 on each axis of a valid window
+  TensorView map = {};       // of each pixel and channel
   TensorView contrast = {};  // (B): mean of the contrast term over the map without the border
 };
 

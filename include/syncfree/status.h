@@ -1,4 +1,4 @@
-// What became of a call.
+// The outcome of a call.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class StatusCode : std::int32_t {
   kInternalError = SYNCFREE_INTERNAL_ERROR,
 };
 
-// Success, or a code and a sentence that says what was expected and what came. Costs no allocation
-// where there is nothing to tell.
+// Success, which costs no allocation, or a code and a sentence that says what was expected and what
+// was passed.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -41,7 +41,7 @@ class [[nodiscard]] Status {
 
 namespace detail {
 
-// Of a function of the C interface that this thread just called.
+// The status of the C function that this thread has just called.
 inline Status status_of(syncfree_status_code code) {
   if (code == SYNCFREE_OK) return {};
   return {static_cast<StatusCode>(code), syncfree_last_message()};
@@ -49,12 +49,12 @@ inline Status status_of(syncfree_status_code code) {
 
 }  // namespace detail
 
-// Whether the library that is loaded serves CUDA tensors.
+// Whether the loaded library takes CUDA tensors.
 inline bool has_cuda() {
   return syncfree_has_cuda() != 0;
 }
 
-// Of the library that is loaded; SYNCFREE_VERSION is that of the headers.
+// The version of the loaded library; SYNCFREE_VERSION is that of the headers.
 inline const char* version() {
   return syncfree_version();
 }

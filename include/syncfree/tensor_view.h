@@ -1,4 +1,4 @@
-// A tensor that someone else owns: pointer, element type, sizes, strides and device.
+// A view of a tensor that someone else owns: pointer, element type, sizes, strides and device.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ inline constexpr bool always_false = false;
 
 }  // namespace detail
 
-// The tag of a C++ type. 16-bit floats have none: name theirs.
+// The DType of a C++ type. float16 and bfloat16 have no C++ type here: pass their DType.
 template <class T>
 constexpr DType dtype_of() {
   using Plain = std::remove_cv_t<T>;
@@ -64,8 +64,8 @@ constexpr DType dtype_of() {
                   "DType::kFloat16, sizes, device)");
 }
 
-// What a metric reads. Made by `view`; the memory is neither owned nor kept alive, and on CUDA it
-// must live until the work that was queued with it is done.
+// A tensor that a metric reads. Made by `view`; the memory is neither owned nor kept alive, and on
+// CUDA it must live until the work that was queued with it is done.
 class ConstTensorView {
  public:
   // Strides count elements; null stands for dense memory in row-major order.
@@ -80,13 +80,13 @@ class ConstTensorView {
     }
   }
 
-  // Null for a view of nothing.
+  // Null for a default view.
   const syncfree_tensor* get() const { return exists_ ? &tensor_ : nullptr; }
 
  protected:
   ConstTensorView() : exists_(false) {}
 
-  // Without sizes. More dimensions than fit are refused by the call that gets the view.
+  // Without sizes. The call that gets the view refuses more dimensions than fit.
   ConstTensorView(const void* data, DType dtype, std::size_t rank, Device device) {
     tensor_.data = const_cast<void*>(data);
     tensor_.rank = static_cast<std::int32_t>(rank <= SYNCFREE_MAX_RANK ? rank : kTooManyDims);
@@ -103,7 +103,7 @@ class ConstTensorView {
   bool exists_ = true;
 };
 
-// What a metric writes.
+// A tensor that a metric writes.
 class TensorView : public ConstTensorView {
  public:
   // No tensor: a result that is not wanted.

@@ -71,7 +71,7 @@ bool Block::run(const Order& order) {
   return progress;
 }
 
-// Who arrives last need not wait for its turn.
+// The thread that arrives last is ready already and need not leave.
 void Block::wait(Thread& self) {
   if (self.state == Thread::State::kReady)
     maybe_yield();
@@ -147,7 +147,7 @@ void* Block::static_shared(const void* key, std::size_t size) {
 void Block::finish(Thread& self) {
   self.state = Thread::State::kDone;
   --alive_;
-  // The hardware counts threads that have ended as arrived.
+  // At a barrier the hardware counts threads that have ended as arrived.
   if (alive_ > 0 && arrived_ == alive_) release_barrier();
 }
 

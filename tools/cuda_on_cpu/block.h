@@ -25,14 +25,14 @@ struct Thread {
   Block& block;
   unsigned index;
   State state = State::kReady;
-  // Where it waits, and in what.
+  // Where it waits, and in which function.
   Site site;
   const char* what = "";
   unsigned exchanges = 0;
   Fiber fiber;
 };
 
-// Bytes with a margin behind them that shows writes beyond the end.
+// Bytes followed by a margin that reveals writes beyond the end.
 class GuardedBytes {
  public:
   GuardedBytes(std::size_t size, unsigned char fill);
@@ -64,7 +64,7 @@ class Block {
   int barrier(Thread& self, int predicate, Site site);
   std::uint64_t exchange(Thread& self, std::uint64_t value, unsigned from, const char* what,
                          Site site);
-  // Of the exchange that this thread took part in last.
+  // Whether any or all lanes had a nonzero value in the last exchange of this thread.
   bool brought_by_any(const Thread& self) const;
   bool brought_by_all(const Thread& self) const;
   void* static_shared(const void* key, std::size_t size);
@@ -97,7 +97,7 @@ class Block {
 // The thread whose turn it is.
 extern Thread* running;
 
-// What is wrong with a kernel. Becomes the error of the call that launched it.
+// Reports an error of the kernel, which the call that launched it raises.
 [[noreturn]] void fail(const std::string& what);
 std::string text_of(const Site& site);
 

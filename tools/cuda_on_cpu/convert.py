@@ -1,9 +1,9 @@
-"""Turns CUDA sources into C++ that a host compiler takes, with the emulator's header before them.
+"""Turns CUDA sources into C++ that a host compiler accepts after the emulator's header.
 
 `python convert.py CSRC OUT` writes each header and kernel source of the metrics from CSRC to OUT
-under its own path, sources as `<name>.cu.cpp`. Only what macros cannot say is rewritten: launches,
-shared variables, PTX and tests for the compiler. Lines stay where they are, and `#line` names the
-original file, so that messages and debuggers do too.
+under its own path, sources as `<name>.cu.cpp`. Only what macros cannot express is rewritten:
+launches, shared variables, PTX and tests for the compiler. Line numbers do not change, and `#line`
+names the original file, so that messages and debuggers refer to it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 import sys
 from pathlib import Path
 
-# These know torch, Python or the host's CUDA runtime, and hold no kernels.
+# These use torch, Python or the host's CUDA runtime, and contain no kernels.
 HOST_FOLDERS = {"api", "ops", "runtime"}
 HOST_SOURCES = {"kept_workspace.cu", "kept_workspace.h"}
 
-# One instruction of PTX each: what computes it, and its operands.
+# PTX instructions, and the emulator's functions that compute them.
 PTX = {
     "rcp.approx.ftz.f32": "rcp_approx",
     "max.NaN.f32": "max_nan",
@@ -26,8 +26,8 @@ ASM = re.compile(
     r'asm\("(?P<name>[\w.]+) [^"]*"\s*:\s*"=f"\((?P<result>\w+)\)'
     r"\s*:(?P<inputs>(?:\s*\"f\"\(\w+\),?)+)\);"
 )
-# What nvcc takes and a host compiler does not: an argument deduced from those of a launch, and a
-# constant without an initialiser. Tests for the compiler choose the device's side.
+# Code that nvcc accepts and a host compiler does not: a template argument deduced from those of a
+# launch, and a constant without an initializer. Tests for the compiler select the device's code.
 SPELLINGS = {
     "coefficients_kernel<<<": "coefficients_kernel<Acc><<<",
     "constexpr StripTaps kTaps;": "constexpr StripTaps kTaps{};",
@@ -64,7 +64,7 @@ def convert_launches(text: str) -> str:
         closing = text.index(">>>", opening)
         arguments = closing + 3
         last = matching(text, arguments, 1)
-        gap = text[end:opening]  # line breaks, so that lines stay where they are
+        gap = text[end:opening]  # line breaks, so that line numbers do not change
         converted += (
             f"{text[position : begin + 1]}{gap}::cuda_on_cpu::launch({text[opening + 3 : closing]})"
             f"(*({kernel})){text[arguments : last + 1]}"
@@ -78,7 +78,8 @@ def convert_shared(text: str) -> str:
 
     def static(match: re.Match[str]) -> str:
         type_, name, dims = match.groups()
-        # A static object of each function and instantiation is the variable's identity.
+        # The address of a static object, one for each function and instantiation, identifies the
+        # variable.
         return (
             f"static char {name}_key; using {name}_type = std::type_identity_t<{type_}>{dims}; "
             f"auto& {name} = ::cuda_on_cpu::shared_variable<{name}_type>(&{name}_key);"
@@ -91,7 +92,7 @@ def convert_shared(text: str) -> str:
 
 
 def convert_asm(text: str) -> str:
-    """Known instructions of PTX become calls of the emulator's functions."""
+    """Known PTX instructions become calls of the emulator's functions."""
 
     def call(match: re.Match[str]) -> str:
         inputs = ", ".join(re.findall(r"\((\w+)\)", match["inputs"]))
@@ -101,7 +102,7 @@ def convert_asm(text: str) -> str:
 
 
 def convert(text: str, name: str) -> str:
-    """The text of one file, `name` in messages."""
+    """Converts the text of one file, which messages call `name`."""
     for spelling, accepted in SPELLINGS.items():
         text = text.replace(spelling, accepted)
     text = convert_launches(convert_shared(convert_asm(text)))
@@ -112,7 +113,7 @@ def convert(text: str, name: str) -> str:
 
 
 def main() -> None:
-    """Writes what changed, so that only that is compiled again, and removes what is no more."""
+    """Writes only changed files, so that no other is compiled again, and removes stale ones."""
     source, out = map(Path, sys.argv[1:3])
     left = {path for path in out.rglob("*") if path.is_file()}
     for path in sorted(source.rglob("*")):

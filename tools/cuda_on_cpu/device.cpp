@@ -1,5 +1,5 @@
-// The device that launchers find: an H100 with few multiprocessors, so that a block has several
-// pieces of work to do. The environment may ask for another.
+// The device that launchers see: an H100 with few multiprocessors, so that a block has several
+// pieces of work to do. Environment variables may choose another.
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>

@@ -1,4 +1,5 @@
-// Fibers for x86-64. swapcontext would do, but saves the signal mask by a system call each time.
+// Fibers for x86-64. swapcontext would work, but it saves the signal mask with a system call each
+// time.
 #include "fiber.h"
 
 #include <sys/mman.h>
@@ -11,7 +12,7 @@
 #error "The emulator switches stacks by instructions of x86-64."
 #endif
 
-// Saves the registers that a function must keep, then continues where `to` was saved.
+// Saves the callee-saved registers, then continues where `to` was saved.
 extern "C" void cuda_on_cpu_switch(void** from, void* to);
 asm(R"(
 .text
@@ -44,7 +45,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStack = 128 << 10;
 constexpr int kSavedRegisters = 6;
 
-// Stacks are used again: a grid starts thousands of fibers, of which few live at once.
+// Stacks are reused: a grid starts thousands of fibers, of which few exist at once.
 std::vector<char*>& spare_stacks() {
   static std::vector<char*> stacks;
   return stacks;
@@ -70,8 +71,8 @@ Fiber* entering = nullptr;
 
 Fiber::Fiber(void (*body)(void*), void* argument)
     : body_(body), argument_(argument), stack_(take_stack()) {
-  // As cuda_on_cpu_switch leaves it. A function begins with the stack 8 bytes off 16, as after a
-  // call.
+  // The stack as cuda_on_cpu_switch leaves it. A function expects the stack pointer 8 bytes off a
+  // multiple of 16, as after a call.
   auto* top = reinterpret_cast<void**>(stack_ + kStack - 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&Fiber::enter);

@@ -1,12 +1,12 @@
-// A function with a stack of its own that can be left in the middle and continued.
+// A fiber: a function with a stack of its own, which can be left in the middle and continued later.
 #pragma once
 
 namespace cuda_on_cpu {
 
 class Fiber {
  public:
-  // `body(argument)` must not throw; the fiber may be destroyed at any time, running or not begun,
-  // and what lives on its stack is then not destroyed.
+  // `body(argument)` must not throw. The fiber may be destroyed before it has begun or ended; the
+  // objects on its stack are not destroyed then.
   Fiber(void (*body)(void*), void* argument);
   ~Fiber();
   Fiber(const Fiber&) = delete;
@@ -14,7 +14,7 @@ class Fiber {
 
   // Runs the body until it leaves or ends.
   void resume();
-  // Back to who resumed it. Called by the body.
+  // Returns to the caller of `resume`. Called by the body.
   void leave();
 
  private:

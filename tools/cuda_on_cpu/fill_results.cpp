@@ -1,5 +1,6 @@
-// Fills what the ops allocate before kernels write to it: an element that no kernel writes must not
-// look right by the luck of fresh memory. The linker's --wrap leads the ops' calls here.
+// Fills the tensors that ops allocate before kernels write to them: an element that no kernel
+// writes must not look right because fresh memory happens to be zero. The linker's --wrap redirects
+// the ops' calls here.
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
@@ -8,7 +9,7 @@
 
 namespace {
 
-// As a float a huge negative number: NaN could be what a test expects.
+// As a float a huge negative number, and not NaN, which a test could expect.
 constexpr int kFill = 0xFE;
 
 AOTITorchError fill(AtenTensorHandle tensor) {

@@ -1,4 +1,4 @@
-// Runs the blocks of one launch, a few at once, and reports what is wrong with them.
+// Runs the blocks of one launch, a few at once, and reports their errors.
 #include "grid.h"
 
 #include <cstdlib>
@@ -18,18 +18,18 @@ Index thread_index, block_index, block_size, grid_size;
 namespace {
 
 constexpr std::size_t kBlocksAtOnce = 2;
-// Of an H100, in bytes: without opting in for more, and of parameters.
+// Limits of an H100 in bytes: shared memory without opting in for more, and a kernel's parameters.
 constexpr std::size_t kUsualShared = 48 << 10;
 constexpr std::size_t kMostParameters = 32764;
 
-// Launches of several host threads take turns; the rest belongs to the one that runs.
+// Launches of several host threads take turns; the state below belongs to the launch that runs.
 std::mutex launching;
 std::map<const void*, std::size_t> allowed_shared;
 const std::function<void()>* thread_body = nullptr;
 std::exception_ptr failure;
 std::optional<Order> order;
 
-// An error leaves the kernel as an exception, which must not leave its fiber.
+// Errors leave a kernel as exceptions, which must not leave the fiber.
 void run_thread(void* argument) {
   auto& thread = *static_cast<Thread*>(argument);
   try {

@@ -1,5 +1,5 @@
-// In which order blocks and threads take turns: any is allowed by CUDA, so results must not depend
-// on it.
+// The order in which blocks and threads take turns. CUDA allows any order, so results must not
+// depend on it.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,10 @@ class Order {
 
   bool random() const { return kind_ == Kind::kRandom; }
 
-  // True once in `times` on average, in random order alone.
+  // True once in `times` calls on average, but only in random order.
   bool sometimes(unsigned times) const { return random() && next() % times == 0; }
 
-  // A permutation of 0 to count - 1, one value a call.
+  // A permutation of 0 to count - 1, one value per call.
   class Walk {
    public:
     Walk(const Order& order, std::uint64_t count) : count_(count) {

@@ -1,5 +1,5 @@
-// Stands where the CPU kernels stand: their entry points launch the CUDA kernels, in a workspace
-// that shows what they do to it.
+// Replaces the CPU kernels: their entry points launch the CUDA kernels, with a workspace that is
+// checked afterwards.
 #include <algorithm>
 #include <stdexcept>
 #include <string>

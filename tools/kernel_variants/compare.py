@@ -1,16 +1,16 @@
-"""Times variants of the CUDA kernels of SSIM beside the kernels as they are.
+"""Times variants of SSIM's CUDA kernels beside the kernels as they are.
 
     python tools/kernel_variants/compare.py build OUT [PATCH ...] [--arch 90]
     python tools/kernel_variants/compare.py run OUT [CASE ...] [--rounds 3]
     python tools/kernel_variants/compare.py sanitize OUT [CASE ...] [--tools memcheck racecheck]
 
-A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so that it may
-happen on another machine; `run` needs a GPU and no compiler. `sanitize` looks for memory errors and
-races with compute-sanitizer, without torch: seconds for memcheck, minutes for racecheck.
+A variant is a patch of csrc, as `git diff` writes it. `build` needs nvcc and no GPU, so it may run
+on another machine; `run` needs a GPU and no compiler. `sanitize` looks for memory errors and races
+with compute-sanitizer, without torch; memcheck takes seconds, racecheck minutes.
 
-Cases: value, errors (beside a value), scale (of a pyramid, with the next one's images), uniform
-(window), small (images), gradients, loss (value and gradients at once), patches (all three of small
-images), frames (of larger ones).
+Cases: value, errors (with the value), scale (of MS-SSIM's pyramid, with the images of the next
+scale), uniform (window), small (images), gradients, loss (value and gradients at once), patches
+(value, gradients and loss of small images), frames (the same of larger images).
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ AS_IS = "as it is"
 
 
 def sources(tree: Path) -> list[Path]:
-    """What a program needs of csrc, relative to the tree."""
+    """The sources in csrc that the program needs, relative to the tree."""
     files = [*(tree / "csrc/core").glob("*.cu"), *(tree / "csrc/ssim").glob("*.cu")]
     return sorted(file.relative_to(tree) for file in files)
 
 
 def read_files(made_by_nvcc: Path) -> list[Path]:
-    """From which an object was made."""
+    """The files that an object was made from, by the dependency file of nvcc."""
     _, _, files = made_by_nvcc.read_text().replace("\\\n", " ").partition(":")
     return [Path(file.replace("\\ ", " ")) for file in re.split(r"(?<!\\)\s+", files) if file]
 
 
 def dependencies(made_by_nvcc: Path, tree: Path) -> set[Path]:
-    """Those of the tree, relative to it."""
+    """Those of these files that are in the tree, relative to it."""
     files = read_files(made_by_nvcc)
     return {file.relative_to(tree) for file in files if file.is_relative_to(tree)}
 
 
 def is_current(made: Path) -> bool:
-    """Nothing that it was made from is newer."""
+    """Whether no file that it was made from is newer."""
     files = made.with_suffix(".d")
     if not made.exists() or not files.exists():
         return False
@@ -59,7 +59,7 @@ def is_current(made: Path) -> bool:
 
 
 def compile_object(source: Path, to: Path, tree: Path, arch: str) -> None:
-    """With the options of the library."""
+    """Compiles a source with the options of the library, unless its object is current."""
     if is_current(to):
         return
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -80,19 +80,19 @@ def compile_object(source: Path, to: Path, tree: Path, arch: str) -> None:
 
 
 def compile_all(jobs: list[tuple[Path, Path]], tree: Path, arch: str) -> None:
-    """Pairs of a source and its object, side by side."""
+    """Compiles pairs of a source and its object in parallel."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: compile_object(*job, tree, arch), jobs))
 
 
 def objects_of(tree: Path, arch: str) -> dict[Path, Path]:
-    """Where the object of each source stands, that of the program included."""
+    """The place of each source's object, including that of the program."""
     of = {source: tree / arch / source.with_suffix(".o") for source in sources(tree)}
     return {PROGRAM: tree / arch / "time_ssim.o", **of}
 
 
 def build(out: Path, patches: list[Path], arch: str) -> None:
-    """One program for each variant; only what a patch changes is compiled again."""
+    """Builds a program for each variant, compiling again only what the patch affects."""
     base = out / "base"
     for stale in (out / "programs", out / "trees", base / "csrc"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -119,12 +119,12 @@ def build(out: Path, patches: list[Path], arch: str) -> None:
 
 
 def apply(patch: Path, tree: Path, base: Path) -> set[Path]:
-    """The files that differ from those of the base then, or are in one of both only.
+    """Applies a patch; returns the files that now differ from the base or exist in only one tree.
 
     Raises:
-        RuntimeError: The patch does not apply, or changes nothing of csrc.
+        RuntimeError: The patch does not apply, or changes nothing in csrc.
     """
-    # Inside of a checkout git would leave out, without a word, what lies elsewhere in it.
+    # In a subfolder of a checkout, git would silently skip files outside of that folder.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.resolve().parent)}
     command = ["git", "apply", str(patch.resolve())]
     done = subprocess.run(
@@ -147,21 +147,21 @@ def apply(patch: Path, tree: Path, base: Path) -> set[Path]:
 
 
 def link(objects: Iterable[Path], to: Path) -> None:
-    """Needs no CUDA runtime where it runs."""
+    """Links with the static CUDA runtime, so that none is needed where the program runs."""
     to.parent.mkdir(parents=True, exist_ok=True)
     command = ["nvcc", "-cudart=static", *map(str, objects), "-o", str(to)]
     subprocess.run(command, check=True)
 
 
 def spills(objects: list[Path]) -> str:
-    """In all, as the assembler told."""
+    """The bytes spilled by all objects, as reported by ptxas."""
     text = "".join(each.with_suffix(".log").read_text() for each in objects)
     stored = sum(map(int, re.findall(r"(\d+) bytes spill stores", text)))
     return f"{stored} bytes spilled"
 
 
 def run(out: Path, cases: list[str], rounds: int) -> None:
-    """All programs by turns, so that a clock that sinks sinks for all of them."""
+    """Runs all programs in turn, so that a falling clock affects all of them."""
     programs = sorted(
         (out / "programs").iterdir(), key=lambda each: (each.name != AS_IS, each.name)
     )
@@ -189,7 +189,7 @@ def run(out: Path, cases: list[str], rounds: int) -> None:
 
 
 def sanitize(out: Path, cases: list[str], tools: list[str]) -> None:
-    """Each case once in each program, under each tool of compute-sanitizer.
+    """Runs each case once in each program, under each tool of compute-sanitizer.
 
     Raises:
         RuntimeError: A tool found an error, or a program failed.

@@ -1,16 +1,16 @@
-"""Looks for orders of additions of SSIM's ring strips of which the compiler makes the most.
+"""Searches for orders of additions in SSIM's ring strips that compile to the best code.
 
     python tools/kernel_variants/search_orders.py [--task kValue] [--type float] [--keep-taps]
                                                   [--out FOLDER]
 
-Needs nvcc and nvdisasm, and no GPU. Compiles one kernel with random orders
-(csrc/ssim/ssim_ring_orders.h, and csrc/ssim/gradient_orders.h for `--task gradients`) and reads its
-loop over rows: how many instructions it has, how many of those only move registers or keep them in
-local memory, and how many lie between the loads of a row's pixels and the first instruction that
-waits for the same scoreboard: fewer than about 700, and it waits for memory. Likewise those between
-a load from shared memory and whoever waits for it: 32 are enough.
-The best are printed as they would stand in the header. Which of them is fastest a GPU has to tell:
-`compare.py` times them.
+It needs nvcc and nvdisasm, and no GPU. It compiles one kernel with random orders
+(csrc/ssim/ssim_ring_orders.h, and csrc/ssim/gradient_orders.h for `--task gradients`) and examines
+its loop over rows: the number of instructions; how many of them only move registers or access local
+memory; and how many are between the loads of a row's pixels and the first instruction that waits
+for the same scoreboard: with fewer than about 700, it waits for memory. The same is counted between
+a load from shared memory and the instruction that waits for it: 32 are enough.
+The best orders are printed in the form of the header. Only a GPU can tell which of them is the
+fastest: `compare.py` times them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Tasks beside those of StripTask, and whether gradients of errors arrive.
+# Tasks besides those of StripTask, and whether gradients of errors arrive.
 GRADIENTS = {"gradients": "false", "gradients_and_errors": "true"}
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is compiled, and which orders it has: what follows `mark` in the header."""
+    """A kernel to compile; its orders are the text after `mark` in the header."""
 
     header: Path
     mark: str
@@ -66,23 +66,23 @@ template __global__ void gradient_ring_kernel<VectorPixelsOf<{element}, kColumns
 TAPS = ["kAscending", "kDescending", "kMiddleFirst", "kEndsFirst", "kFifthFirst", "kSeventhFirst"]
 ASKS = ["kAtOnce", "kBeforeSums", "kAfterSums", "kBeforeSquares", "kAfterSquares"]
 OUTPUTS = ["kWithItsSums", "kWithTheSecondRow", "kLast"]
-PLANES = 4  # of what windows pass back, each with a step of its own
+PLANES = 4  # of the values that windows pass back, each of which has a step of its own
 STEP = r"\{k(?:Level|Slope)[SD], TapOrder::k\w+\}"
-# Of four pixels, by their type.
+# The load instruction for four pixels, by their type.
 LOADS = {
     "float": "LDG.E.128",
     "Half": "LDG.E.64",
     "BFloat16": "LDG.E.64",
     "std::uint8_t": "LDG.E",
 }
-# Of four columns: of one pair of rows, and of one row with two each.
+# For four columns: one for each output of a pair of rows, or two for each output of one row.
 RECIPROCALS = 8
 ENOUGH = 32  # instructions between a load from shared memory and its use
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of SASS, with the scoreboards in its control code (64 bits after the opcode's)."""
+    """One line of SASS; the scoreboards are in its control code, its second 64 bits."""
 
     address: int
     text: str
@@ -90,33 +90,33 @@ class Instruction:
 
     @property
     def sets(self) -> int:
-        """The scoreboard that its result releases; 7 for none."""
+        """The scoreboard that is released when its result is ready; 7 for none."""
         return self.control >> 46 & 7
 
     def waits_for(self, scoreboard: int) -> bool:
-        """It is not issued before the scoreboard is released."""
+        """Whether it is issued only after the scoreboard is released."""
         return bool(self.control >> 52 >> scoreboard & 1)
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What counts in the loop over rows."""
+    """The figures of the loop over rows."""
 
     instructions: int
     moves: int
-    distance: int  # from the last load of pixels to whoever waits for it first
+    distance: int  # from the last load of pixels to the first instruction that waits for it
     local: int = 0  # accesses to local memory, which may wait for the pixels' scoreboard
-    missing: int = 0  # instructions between loads from shared memory and their use
+    missing: int = 0  # between loads from shared memory and their use, up to ENOUGH each
 
     @property
     def cost(self) -> float:
-        """In instructions, about."""
+        """An estimate in instructions."""
         waits = max(0, 700 - self.distance) / 10 + self.missing / 4
         return self.instructions + 100 * self.local + waits
 
 
 def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
-    """The instructions of the only kernel, and where its labels are."""
+    """The instructions of the only kernel, and the addresses of its labels."""
     command = ["nvdisasm", "-hex", "-c", str(cubin)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     instructions: list[Instruction] = []
@@ -139,10 +139,10 @@ def disassembled(cubin: Path) -> tuple[list[Instruction], dict[str, int]]:
 def innermost_loop(
     instructions: list[Instruction], labels: dict[str, int], load: str = LOADS["float"]
 ) -> Loop:
-    """Of those that compute the outputs of a row or of a pair of rows, the shortest.
+    """The shortest of the loops that compute the outputs of a row or of a pair of rows.
 
     Raises:
-        RuntimeError: There is none.
+        RuntimeError: There is no such loop.
     """
     bodies = []
     for each in instructions:
@@ -168,7 +168,7 @@ def innermost_loop(
 
 
 def missing_before_use(body: list[Instruction]) -> int:
-    """How many instructions are missing, in all, where results of shared memory are waited for."""
+    """How many instructions are missing in total before waits for shared memory and MUFU."""
     asked: dict[int, int] = {}
     missing = 0
     for at, each in enumerate(body):
@@ -186,7 +186,7 @@ def random_orders(
     mark: str = STRIPS.mark,
     share: float = 1.0,
 ) -> str:
-    """The header with other orders of all tasks: a share of the choices is drawn anew."""
+    """The header with random orders of all tasks: `share` of the choices are drawn again."""
 
     def chosen(names: list[str]) -> Callable[[re.Match[str]], str]:
         return lambda now: rng.choice(names) if rng.random() < share else now[0]
@@ -195,7 +195,7 @@ def random_orders(
         return re.sub(rf"(?<={kind}::)k\w+", chosen(names), text)
 
     head, mark, tail = header.partition(mark)
-    # Planes keep their taps.
+    # The steps of the planes are shuffled; each plane keeps its order of taps.
     steps = re.findall(STEP, tail)
     of_kernels = [steps[i : i + PLANES] for i in range(0, len(steps), PLANES)]
     shuffled = iter(
@@ -211,12 +211,12 @@ def random_orders(
 
 
 def kernel_of(task: str) -> Kernel:
-    """Which has the task."""
+    """The kernel that has the task."""
     return RINGS_OF_GRADIENTS if task in GRADIENTS else STRIPS
 
 
 def compiled(header: str, task: str, element: str, arch: str) -> Loop:
-    """The loop of a kernel with these orders."""
+    """The loop of the task's kernel, compiled with the orders of a header."""
     kernel = kernel_of(task)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
@@ -233,7 +233,7 @@ def compiled(header: str, task: str, element: str, arch: str) -> Loop:
 
 
 def main() -> None:
-    """Search and print."""
+    """Searches, and prints the best orders."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -268,7 +268,7 @@ def main() -> None:
             )
         )
     print(f"as it is: {loops[0]}")
-    # Orders with the same loop are the same to the compiler, as far as this can see.
+    # Orders whose loops have the same figures are taken for the same code.
     different = dict(zip(reversed(loops), reversed(headers), strict=True))
     ranked = sorted(different.items(), key=lambda found: found[0].cost)
     for rank, (loop, header) in enumerate(ranked[: arguments.best]):

@@ -1,7 +1,7 @@
 // Times SSIM and its gradient on the GPU alone: `time_ssim [--once] CASE...`, by default all cases.
-// Prints for each the median and the least time in microseconds, and the value (of gradients that
-// of a pixel in the middle), which tells a variant that computes something else. With `--once`
-// each is launched a single time, for a sanitizer.
+// For each it prints the median and the least time in microseconds, and the value (for gradients,
+// that of a pixel in the middle), which reveals a variant that computes something else. With
+// `--once` each is launched a single time, for a sanitizer.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 using namespace syncfree;
 
 int repeats = 41, warm_ups = 3;
-constexpr long long kSpinCycles = 500'000;  // longer than it takes to enqueue what is timed
+constexpr long long kSpinCycles = 500'000;  // longer than the host takes to enqueue the launches
 
 void check(cudaError_t error) {
   if (error == cudaSuccess) return;
@@ -28,13 +28,13 @@ void check(cudaError_t error) {
   std::exit(1);
 }
 
-__device__ float noise_of(unsigned x) {  // of the unit interval (PCG hash)
+__device__ float noise_of(unsigned x) {  // in the unit interval (PCG hash)
   x = x * 747796405u + 2891336453u;
   x = ((x >> ((x >> 28) + 4)) ^ x) * 277803737u;
   return static_cast<float>((x >> 22 ^ x) >> 8) * 0x1p-24f;
 }
 
-// Noise all over, or rectangles of 56 x 40 at levels of their own, of which half have a texture.
+// Noise everywhere, or rectangles of 56 x 40 with levels of their own, half of them with a texture.
 __global__ void fill(float* preds, float* target, unsigned count, int height, int width,
                      bool blocks) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -109,7 +109,7 @@ struct Memory {
   }
 };
 
-// One event pair behind a spin for each repeat: no launch is in the time.
+// For each repeat an event pair behind a spin, so that the time contains no launch.
 void time_case(const std::string& name, const std::function<void()>& launch, const float* result) {
   cudaEvent_t begin, end;
   check(cudaEventCreate(&begin));
@@ -169,11 +169,11 @@ void time_value(const std::string& name, const Batch& batch, bool uniform,
   cudaFree(errors);
 }
 
-// Of the loss too where it comes along, in the same pass.
+// With `loss`, the same pass also computes the loss.
 void time_gradients(const std::string& name, const Batch& batch, bool errors, bool loss) {
   ssim::BackwardProblem problem;
   problem.forward = problem_of(batch, false);
-  // Of the mean over all pixels, and of the sum over each image.
+  // Arriving gradients of the mean over all pixels, and of the sum over each image.
   const float weights[] = {static_cast<float>(batch.preds.numel()), 0.25f};
   float* arriving;
   check(cudaMalloc(&arriving, sizeof weights));

@@ -1,6 +1,6 @@
-// An inference loop that measures what its model restores and where its time goes: PSNR and SSIM of
-// every batch, summed on the device, and events around the steps, all read when the loop is over.
-// Then, what a batch costs that comes after a pause, and why.
+// An inference loop that measures the quality of its model and where its time goes: PSNR and SSIM
+// of every batch, summed on the device, and events around the steps, all read after the loop.
+// Then it measures what a batch costs after a pause, and why.
 //
 //   evaluate [cpu | cuda] [sweep.json, for `syncfree bench idle-gap sweep.json --plot sweep.svg`]
 #include <syncfree/torch.h>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Stands for your model: a 3 x 3 binomial filter, which takes most of white noise away.
+// In place of your model: a 3 x 3 binomial filter, which removes most of white noise.
 struct DenoiserImpl : torch::nn::Module {
   DenoiserImpl() {
     const auto options =
@@ -29,7 +29,7 @@ struct DenoiserImpl : torch::nn::Module {
 };
 TORCH_MODULE(Denoiser);
 
-// Smooth pictures; every batch another phase.
+// Smooth pictures, with another phase in every batch.
 torch::Tensor clean_batch(int step, torch::Device device) {
   const torch::Tensor along = torch::linspace(0, 6, 96, torch::TensorOptions().device(device));
   const torch::Tensor picture = torch::sin(along.unsqueeze(1) + step) * torch::cos(along);
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     const torch::Tensor restored = model->forward(noisy);
     syncfree::check(forward.end());
     const auto metrics = syncfree::region_on(timer, "metrics", noisy);
-    // One pass over the images each. Nothing here waits for the device.
+    // Each is one pass over the images. Nothing here waits for the device.
     const auto before = syncfree::image_quality(noisy, clean, 1.0);
     const auto after = syncfree::image_quality(restored, clean, 1.0);
     sums += torch::stack({before.psnr, before.ssim, after.psnr, after.ssim});

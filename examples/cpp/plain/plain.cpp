@@ -1,5 +1,5 @@
-// PSNR and SSIM of images in plain memory: on the CPU, then on a CUDA stream, where the program
-// waits once, at its end.
+// PSNR and SSIM of images in plain memory, on the CPU or on a CUDA stream, where the program waits
+// once, at its end.
 #include <syncfree/syncfree.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ struct Quality {
   float ssim[kBatch];
 };
 
-// Stripes, and the same with an error that grows from image to image.
+// Stripes, and the same stripes with an error that grows from image to image.
 void make_images(std::vector<float>& clean, std::vector<float>& noisy) {
   for (int i = 0; i < kElements; ++i) {
     const int image = i / (kElements / kBatch);
@@ -37,7 +37,7 @@ void require(const syncfree::Status& status) {
   std::exit(1);
 }
 
-// One call a metric; `out` is on the images' device and has a value for each image.
+// One call per metric; `out` is on the images' device and gets a value for each image.
 void measure(const float* noisy, const float* clean, Quality* out, syncfree::Device device,
              const syncfree::Launch& launch) {
   const auto images = [&](const float* data) {

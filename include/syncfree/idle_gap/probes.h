@@ -35,9 +35,8 @@ inline void sleep_for(double seconds) {
   if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// A gate is a kernel that spins for a bounded time. While it does, the host queues the call, so
-// that what lies between the events is work of the GPU and not the time of its launches. Should the
-// body throw, the gate opens by itself.
+// Behind a gate, the time between the events is that of the GPU's work and not of its launches. If
+// the body throws, the gate opens by itself.
 class CudaGapProbe final : public GapProbe {
  public:
   using Count = std::function<std::int64_t()>;
@@ -45,7 +44,7 @@ class CudaGapProbe final : public GapProbe {
   CudaGapProbe(std::function<void()> body, Count device_allocations)
       : body_(std::move(body)), device_allocations_(std::move(device_allocations)) {}
 
-  // Before anything else.
+  // Must be called before anything else.
   Status open(int device, Stream stream) {
     syncfree_probe* probe = nullptr;
     Status status = status_of(syncfree_probe_create(device, stream, &probe));
@@ -75,7 +74,7 @@ class CudaGapProbe final : public GapProbe {
     return {};
   }
 
-  // The stream is idle when it begins, but for the first calls, which the first look waits for.
+  // The stream is idle when a sample begins, except the first one, which waits for the first calls.
   Status sample(bool gated, double pause, GapSample& taken) override {
     const std::int64_t allocations = device_allocations_ ? device_allocations_() : 0;
     sleep_for(pause);
@@ -103,19 +102,19 @@ class CudaGapProbe final : public GapProbe {
   };
 
   void grow_gate(bool held) {
-    // One miss is an interruption of the host; for its sake no later sample shall take longer.
+    // A single miss is taken for an interruption of the host and does not lengthen later gates.
     misses_ = held ? 0 : misses_ + 1;
     if (misses_ > 1) gate_us_ = std::min(2 * gate_us_, kLongestGateUs);
   }
 
   std::function<void()> body_;
-  Count device_allocations_;  // or empty
+  Count device_allocations_;  // may be empty
   std::unique_ptr<syncfree_probe, Destroy> probe_;
   double gate_us_ = kGateMarginUs;
   int misses_ = 0;
 };
 
-// Always a single call, also back to back: the mean of many would be faster without any pause.
+// Always times a single call, also back to back: the mean of many is faster even without a pause.
 class CpuGapProbe final : public GapProbe {
  public:
   explicit CpuGapProbe(std::function<void()> body) : body_(std::move(body)) {}

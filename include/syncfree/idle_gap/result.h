@@ -31,12 +31,12 @@ inline std::string json_text(const std::string& text) {
   return out + "\"";
 }
 
-// The fewest digits that are read as the same number; null for NaN.
+// From 15 digits on, the fewest that are read as the same number; null if it is not finite.
 inline std::string json_number(double value) {
   if (!std::isfinite(value)) return "null";
   char buffer[40];
   int significant = 15;
-  // In the program's locale, out and back.
+  // Printed and read back in the program's locale.
   for (; significant < 17; ++significant) {
     std::snprintf(buffer, sizeof(buffer), "%.*g", significant, value);
     if (std::strtod(buffer, nullptr) == value) break;
@@ -79,7 +79,7 @@ struct IdleGap {
     return out;
   }
 
-  // The document that `syncfree bench idle-gap --json` writes and, as its target, reads and draws:
+  // The document that `syncfree bench idle-gap --json` writes, and also reads, to plot it:
   // syncfree bench idle-gap sweep.json --plot sweep.svg
   std::string json() const {
     using detail::json_number;

@@ -1,4 +1,4 @@
-// The order of the calls of a sweep over idle gaps, and what is made of them. Knows no device.
+// The order of the calls in a sweep over idle gaps, and their evaluation; independent of devices.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace syncfree {
 namespace detail {
 
-// Before a call counts as back to back: on an H200 the eight calls after a pause were slow as well.
+// Calls before one counts as back to back: on an H200 the eight calls after a pause were also slow.
 inline constexpr int kSettlingCalls = 16;
 // Clocks ramp over tens of milliseconds: a shorter warm-up sees no drift.
 inline constexpr double kLeastWarmUp = 0.1;
@@ -37,15 +37,15 @@ class GapProbe {
  public:
   virtual ~GapProbe() = default;
 
-  // Makes the first calls and learns how to take samples. `not_gateable` becomes the reason why the
-  // call cannot stand behind a gate.
+  // Makes the first calls and learns how to take samples. If the call cannot stand behind a gate,
+  // `not_gateable` becomes the reason.
   virtual Status prepare(std::string& not_gateable) = 0;
 
   // `gated` hides the host's launch time; `pause` is in seconds, right before the call.
   virtual Status sample(bool gated, double pause, GapSample& taken) = 0;
 };
 
-// NaN of none.
+// NaN if there are none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   std::sort(values.begin(), values.end());
@@ -60,9 +60,9 @@ inline double mad(std::vector<double> values) {
   return median(std::move(values));
 }
 
-// Relative change of the median from the last quarter but one of the times to the last: windows of
-// a fixed length would see nothing of a slow ramp. 0 within the noise of the medians, NaN before
-// there are enough.
+// Relative change of the median from the third quarter of the times to the last: windows of a fixed
+// length would not see a slow ramp. 0 if it is within the noise of the medians, NaN before there
+// are enough times.
 inline double drift(const std::vector<double>& times) {
   const std::size_t width = std::max(kLeastWindow, times.size() / 4);
   if (times.size() < 2 * width) return std::numeric_limits<double>::quiet_NaN();
@@ -76,7 +76,7 @@ inline double drift(const std::vector<double>& times) {
   return std::abs(change) <= 2 * noise ? 0.0 : change / median(before);
 }
 
-// Calls until their time drifts no more, or for the longest time, of which a note tells.
+// Makes calls until their time no longer drifts, or for `longest` seconds, which a note then tells.
 inline Status warm_up(GapProbe& probe, bool gated, double longest,
                       std::vector<std::string>& notes) {
   using Clock = std::chrono::steady_clock;

@@ -48,7 +48,7 @@ inline std::string megahertz_text(double megahertz) {
   return text;
 }
 
-// What there is to say of the calls back to back.
+// What to add if the host's launches hold up even the calls back to back.
 inline std::string launches_text(const GapPoint& base) {
   if (std::isnan(base.gated_us) || base.plain_us < kSlower * base.gated_us) return "";
   return ". Even back to back the host's launches hold the GPU up: " + duration(base.plain_us) +
@@ -91,7 +91,7 @@ inline GapVerdict gpu_cause(const std::vector<GapPoint>& points, const GapPoint&
 
 }  // namespace detail
 
-// The main cause of the slowest first call, of those that are slower beyond what calls vary.
+// The main cause of the slowest first call, among those slower by more than calls vary.
 // `points` has the shortest gap first; `not_gateable` says why the call cannot stand behind a gate.
 inline GapVerdict judge_gaps(const std::vector<GapPoint>& points, Device::Type kind,
                              const std::string& not_gateable = {}) {

@@ -1,4 +1,4 @@
-// Regions of the current stream of a tensor's device.
+// Regions on the current stream of a tensor's device.
 #pragma once
 
 #include "syncfree/event_timer.h"

@@ -10,8 +10,8 @@
 
 namespace syncfree {
 
-// As `idle_gap`, with device and stream of `tensor` and the count of torch's allocator. Throws
-// c10::Error for wrong options.
+// Like `idle_gap`, on the device of `tensor` and its current stream, with the count of torch's
+// allocator. Throws c10::Error if the status is not ok.
 template <class Body>
 IdleGap idle_gap_on(const at::Tensor& tensor, Body&& body, IdleGapOptions options = {}) {
   options.device = detail::device_of(tensor);

@@ -19,8 +19,8 @@ struct TensorPsnrOptions {
 
 namespace detail {
 
-// float64 if an input is; else float32 where all dimensions are averaged, and the inputs' common
-// floating dtype where some are left.
+// float64 if an input is; else float32 if all dimensions are averaged, and the inputs' common
+// floating dtype if some are kept.
 inline at::ScalarType psnr_dtype(const at::Tensor& preds, const at::Tensor& target, bool pooled) {
   const auto a = preds.scalar_type(), b = target.scalar_type();
   if (a == at::kDouble || b == at::kDouble) return at::kDouble;

@@ -12,7 +12,7 @@
 namespace syncfree {
 namespace detail {
 
-// That of the images, float32 for bytes.
+// The dtype of the images, or float32 for bytes.
 inline at::ScalarType image_dtype(const at::Tensor& images) {
   return at::isFloatingType(images.scalar_type()) ? images.scalar_type() : at::kFloat;
 }
@@ -27,13 +27,13 @@ inline at::Tensor empty_values(const at::Tensor& images, Reduction reduction,
                                        : empty_like_device({}, dtype, images);
 }
 
-// What a window that stays inside the image takes off spatial axis `axis`.
+// By how much windows that stay inside the image shorten spatial axis `axis`.
 inline std::int64_t border(const Window& window, int axis) {
   if (!window.gaussian) return window.kernel_size[axis] - 1;
   return 2 * static_cast<std::int64_t>(3.5 * window.sigma[axis] + 0.5);
 }
 
-// Of a volume under a Gaussian the last axis is padded by kernel_size, as TorchMetrics does it.
+// As in TorchMetrics, the last axis of a volume is padded by kernel_size even under a Gaussian.
 inline std::int64_t map_size(const Window& window, int axis, std::int64_t size) {
   if (window.valid) return size - border(window, axis);
   return axis == 2 ? size + (window.kernel_size[2] - 1) / 2 * 2 - border(window, axis) : size;
@@ -63,7 +63,7 @@ inline std::tuple<at::Tensor, at::Tensor> ssim_with_map(const at::Tensor& preds,
   const at::Tensor value = detail::empty_values(preds, options.reduction, dtype);
   std::vector<std::int64_t> sizes = preds.sizes().vec();
   for (std::size_t d = 2; d < sizes.size(); ++d)
-    // What is not positive the call refuses, with a better message than torch has.
+    // The call refuses sizes that are not positive, with a better message than torch's.
     sizes[d] = std::max<std::int64_t>(
         1, detail::map_size(options.window, static_cast<int>(d) - 2, sizes[d]));
   const at::Tensor map = detail::empty_like_device(sizes, dtype, preds);

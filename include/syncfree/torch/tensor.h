@@ -1,7 +1,7 @@
-// at::Tensor as the metrics of syncfree::core take it, and errors as torch's programs expect them.
+// Passes at::Tensor to the metrics of syncfree::core, and turns their errors into torch's.
 //
-// Headers alone, compiled by the program against its own torch (2.11 or newer), so that no promise
-// about torch's C++ binary interface is needed.
+// Only headers, which the program compiles against its own torch (2.11 or newer), so that torch's
+// C++ binary interface need not be stable.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@
 #include "syncfree/status.h"
 #include "syncfree/tensor_view.h"
 
-// Of a CUDA build of torch alone, in which this file is generated.
+// Only a CUDA build of torch has this file, which is generated.
 #if __has_include(<c10/cuda/impl/cuda_cmake_macros.h>)
 #include <c10/cuda/CUDAStream.h>
 #define SYNCFREE_TORCH_HAS_CUDA 1
@@ -26,16 +26,15 @@
 
 namespace syncfree {
 
-// Throws a c10::Error with the status' message, which Python sees as a RuntimeError.
+// Throws a c10::Error with the status's message, which Python sees as a RuntimeError.
 inline void check(const Status& status) {
   TORCH_CHECK(status.ok(), "syncfree: ", status.message());
 }
 
 namespace detail {
 
-// As "[2, 3, 32, 32]". Messages are made of texts alone: in a program that links libstdc++
-// statically a number that is printed to a stream ends the message, or the program, for torch has
-// another copy.
+// As "[2, 3, 32, 32]". Messages are built from text only: in a program that links libstdc++
+// statically beside torch's copy, printing a number to a stream ends the message, or the program.
 inline std::string shape_text(const at::Tensor& tensor) {
   std::string text = "[";
   for (const std::int64_t size : tensor.sizes()) {
@@ -85,15 +84,15 @@ inline Device device_of(const at::Tensor& tensor) {
   return Device::cpu();
 }
 
-// On torch's own threads, so that at::set_num_threads holds, whether or not the program is compiled
-// with OpenMP.
+// On torch's own threads, so that at::set_num_threads applies, whether or not the program is
+// compiled with OpenMP.
 inline void torch_threads(std::int64_t begin, std::int64_t end, std::int64_t grain,
                           void (*body)(std::int64_t, std::int64_t, void*), void* context) {
   if (torch_parallel_for(begin, end, grain, body, context) != 0)
     throw std::runtime_error("torch's thread pool failed.");
 }
 
-// What a metric gives beside its input: a fresh tensor there, without a gradient.
+// A new tensor for a result, on the device of `like` and without a gradient.
 inline at::Tensor empty_like_device(at::IntArrayRef sizes, at::ScalarType dtype,
                                     const at::Tensor& like) {
   return at::empty(sizes, at::TensorOptions().dtype(dtype).device(like.device()));
@@ -110,8 +109,8 @@ inline Launch launch_on([[maybe_unused]] const at::Tensor& tensor) {
   return launch;
 }
 
-// Runs `call(launch)`. Its scratch memory is the library's own, unless that cannot be (under graph
-// capture) or should not be (memory of the images' size is better taken from torch's allocator).
+// Runs `call(launch)`. Its scratch memory is the library's own, unless that is impossible (under
+// graph capture) or unwanted (memory of the images' size is better taken from torch's allocator).
 template <class Call>
 void run_on(const at::Tensor& tensor, bool scratch_of_torch, const Call& call) {
   Launch launch = launch_on(tensor);
@@ -132,7 +131,7 @@ void run_on(const at::Tensor& tensor, bool scratch_of_torch, const Call& call) {
 
 }  // namespace detail
 
-// What the metrics read, in any layout. The tensor must outlive the view.
+// A view of what a metric reads, in any layout. The tensor must outlive the view.
 inline ConstTensorView view(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), "syncfree: expected a tensor, but got an undefined one.");
   TORCH_CHECK(tensor.dim() <= SYNCFREE_MAX_RANK, "syncfree: expected at most ",
@@ -145,7 +144,7 @@ inline ConstTensorView view(const at::Tensor& tensor) {
           tensor.strides().data(), tensor.sizes().size(),    detail::device_of(tensor)};
 }
 
-// What they write.
+// A view of what a metric writes.
 inline TensorView result_view(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined(), "syncfree: expected a tensor, but got an undefined one.");
   return {tensor.mutable_data_ptr(), detail::dtype_of(tensor), tensor.sizes().data(),

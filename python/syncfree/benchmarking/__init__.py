@@ -1,6 +1,10 @@
-"""Measures functions: GPU events behind a gate, statistics that say how sure they are, verdicts.
+"""Measures functions: GPU events behind a gate, statistics with their uncertainty, verdicts.
 
-Names load on first use: the pytest plugin below stands in every session and must not import torch.
+A *gate* is a kernel that spins for a bounded time and holds the stream while the host enqueues the
+call: a *gated* sample contains no launch time of the host, a *plain* one does. A *contender* is one
+of the functions to measure, its *probe* takes its samples, and a *loop* times calls back to back.
+
+Names load on first use: the pytest plugin is active in every session and must not import torch.
 """
 
 from __future__ import annotations

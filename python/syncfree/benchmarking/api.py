@@ -23,8 +23,8 @@ from syncfree.benchmarking.rules import Mode
 from syncfree.timing.nvml import Monitor
 from syncfree.timing.verdicts import duration
 
-EMPTY = 1.2  # times an empty call
-CLOCK_SHARE = 0.05  # of a time on the CPU: so much of it may be of the readings of the clock
+EMPTY = 1.2  # a time of at most this many empty calls means that no GPU work was seen
+CLOCK_SHARE = 0.05  # the share of a time on the CPU that reading the clock may take
 
 
 @overload
@@ -88,52 +88,53 @@ def benchmark(
 
     Calls are repeated until neither time nor clock drifts any more, and then until the 95 %
     interval of the median is within ``precision`` of it. On a GPU each call is enqueued behind a
-    gate, a bounded spin that hides how long the host takes to launch; a function that waits for the
-    GPU cannot be measured this way, and the result says so and names the line. On a CPU the clock
-    is the host's and the statistics are the same. docs/benchmark.md explains how to read the
-    result.
+    gate, a bounded spin that hides how long the host takes to launch. A function that waits for the
+    GPU cannot be measured this way; the result says so and names the line. On a CPU the clock is
+    the host's, and the statistics are the same. docs/benchmark.md explains how to read the result.
 
     Args:
         fn: The function, or a mapping from names to functions, which are measured in turn in one
             run.
-        *args: What each is called with. Keyword arguments of a function go into a lambda or
+        *args: The positional arguments of each call. For keyword arguments, pass a lambda or a
             ``functools.partial``.
-        mode: ``"steady"``: one call after another. ``"burst"``: a pause of ``gap`` before each
+        mode: ``"steady"``: one call after another. ``"burst"``: a pause of ``gap`` before every
             eight calls, so that power limits of sustained work do not count. ``"idle_gap"``: a
-            pause before each call, which is the first one after it.
-        gate: Whether to hide the host's launch time. False measures as the function would be
-            called, launch gaps included.
+            pause before each call, so that each is the first call after a pause.
+        gate: Whether to hide the host's launch time. False measures the function as a program would
+            call it, launch gaps included.
         l2: ``"flush"`` reads other data through the GPU's L2 cache before each call, ``"keep"``
-            leaves what the call before left. Of no effect on a CPU.
+            leaves the cache as the previous call left it. No effect on a CPU.
         graph: Capture the call into a CUDA graph and measure its replay.
-        bytes: Bytes that a call must read and write, for the share of the read bandwidth, which is
-            measured on this device once a process.
-        flops: Arithmetic operations of a call, for the share of the speed of a large matrix product
-            of ``flops_dtype``, measured likewise.
-        flops_dtype: Which arithmetic to compare with.
-        setup: Called before each call, untimed. Returns None, or the tuple of that call's
-            arguments, beside which ``args`` are none.
+        bytes: Bytes that a call must read and write, to report its share of the read bandwidth,
+            which is measured on this device once per process.
+        flops: Arithmetic operations of a call, to report its share of the rate of a large matrix
+            product of ``flops_dtype``, which is measured likewise.
+        flops_dtype: The dtype of that matrix product.
+        setup: Called before each call, untimed. It returns None, or the tuple of the call's
+            arguments; then ``args`` must be empty.
         streams: torch streams that the function uses besides the current one, without making them
             wait for it: the gate holds them too, and their work is part of the time.
-        device: ``"cpu"`` or a CUDA device. By default that of the tensors in ``args``; without one
-            the current GPU, if there is any. Functions that close over CPU tensors need
-            ``device="cpu"`` on a machine with a GPU.
-        gap: Pause in seconds of the modes that pause; default 0.05 for a burst, 1 for an idle gap.
+        device: ``"cpu"`` or a CUDA device. The default is the device of the tensors in ``args``;
+            without tensors, the current GPU if there is one. Functions that close over CPU tensors
+            need ``device="cpu"`` on a machine with a GPU.
+        gap: The pause of the other two modes in seconds; default 0.05 for ``"burst"``, 1 for
+            ``"idle_gap"``.
         precision: Half-width of the median's interval at which to stop, as a share of the median.
-        max_seconds: Longest time for each contender; half as much may go to the warm-up before. The
+        max_seconds: Longest time for each contender; the warm-up before may take half as much. The
             result says if the limit ended the run. A call that has begun is not interrupted: after
-            the first call, at least one shows how long a call takes and one counts, however slow
-            they are.
+            the first call at least two more are made, however slow they are, one to see how long a
+            call takes and one that counts.
 
     Returns:
         The figures: one :class:`~syncfree.benchmarking.Result`, or a
         :class:`~syncfree.benchmarking.Comparison`, a mapping from name to result.
 
     Raises:
-        TypeError: ``fn`` cannot be called, or calling it does not run its code, as with a coroutine
-            or generator function; ``setup`` returns something else, or a number is not one.
+        TypeError: ``fn`` is not callable, or a call does not run its code, as with a coroutine or
+            generator function; ``setup`` returns neither None nor a tuple; an argument that must be
+            a number is not one.
         ValueError: An argument is out of range, or contradicts another.
-        BenchmarkError: No GPU where one was asked for, or a call that cannot be captured.
+        BenchmarkError: A GPU was requested and there is none, or the call cannot be captured.
 
     Example:
         >>> import torch
@@ -173,7 +174,7 @@ def measure(
     flops: float | None = None,
     flops_dtype: torch.dtype = torch.float32,
 ) -> Comparison:
-    """As `benchmark`, with everything chosen and the device being the current one."""
+    """As `benchmark`, with checked arguments and on the current device."""
     memory_us = compute_us = None
     if bytes is not None:
         memory_us = bytes / read_bandwidth(device) * 1e6
@@ -203,10 +204,10 @@ def measure(
 
 
 def _warned(result: Result, backend: Backend, setup: object) -> Result:
-    """With a note if what surrounds the call is all that was seen, or much of it."""
+    """Adds a note if all or much of the time is that of the measurement itself."""
     note = ""
     if result.gated:
-        # As of a closure over CPU tensors.
+        # For example, a function that closes over CPU tensors.
         empty_us = backend.empty_us()
         if result.device_us <= EMPTY * empty_us:
             note = (

@@ -1,4 +1,4 @@
-"""Checks of what `benchmark` and `idle_gap` are given."""
+"""Checks of the arguments of `benchmark` and `idle_gap`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """A function's own name, of a partial that of what it calls, else that of its class.
+    """A function's own name; of a partial, that of its function; otherwise that of the class.
 
     Example:
         >>> from functools import partial
@@ -24,7 +24,7 @@ def name_of(fn: Callable[..., Any]) -> str:
 
 
 def require_whole_call(fn: Callable[..., Any]) -> None:
-    """A call of an async or generator function only makes the object whose code runs later.
+    """Refuses async and generator functions, of which a call only makes an object to run later.
 
     Raises:
         TypeError: The function is one of these.
@@ -47,11 +47,11 @@ def require_whole_call(fn: Callable[..., Any]) -> None:
 
 
 def require_positive(what: str, value: Any, unit: str = "", *, endless: bool = False) -> None:
-    """Raises unless the value is a number above 0, and a finite one unless it may be endless.
+    """Raises unless the value is a number above 0, which only with `endless` may be infinite.
 
     Raises:
-        TypeError: It is no real number.
-        ValueError: It is 0, less, NaN, or infinite.
+        TypeError: It is not a real number.
+        ValueError: It is 0, negative, NaN, or infinite.
     """
     expected = f"{what} is a number of {unit} above 0" if unit else f"{what} is a number above 0"
     _require(Real, value, expected)
@@ -63,7 +63,7 @@ def require_share(what: str, value: Any) -> None:
     """Raises unless the value is a number between 0 and 1.
 
     Raises:
-        TypeError: It is no real number.
+        TypeError: It is not a real number.
         ValueError: It is outside.
     """
     expected = f"{what} is a share above 0 and below 1"
@@ -73,10 +73,10 @@ def require_share(what: str, value: Any) -> None:
 
 
 def require_count(what: str, value: Any) -> None:
-    """Raises unless the value is a whole number from 1.
+    """Raises unless the value is an integer of at least 1.
 
     Raises:
-        TypeError: It is no whole number.
+        TypeError: It is not an integer.
         ValueError: It is below 1.
     """
     expected = f"{what} is a count of at least 1"
@@ -86,10 +86,10 @@ def require_count(what: str, value: Any) -> None:
 
 
 def checked_gaps(gaps: Any) -> tuple[float, ...]:
-    """Pauses of any iterable.
+    """The pauses in an iterable, as a tuple.
 
     Raises:
-        TypeError: They are no numbers.
+        TypeError: They are not numbers.
         ValueError: One is negative or not finite.
     """
     if isinstance(gaps, str | bytes) or not isinstance(gaps, Iterable):

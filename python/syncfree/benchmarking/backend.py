@@ -1,4 +1,4 @@
-"""What the harness needs of a device, so that it runs on GPUs, on CPUs and in tests on neither."""
+"""The harness's interface to a device: it runs on GPUs, on CPUs, and in tests on neither."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Work:
     """A call to measure.
 
     Args:
-        call: What is timed.
-        args: What it is called with.
+        call: The function to time.
+        args: Its arguments.
         setup: Called before each timed call, untimed. Unless it returns None, it returns the tuple
             of the call's arguments.
-        l2: Whether the GPU's L2 cache is emptied of the call's data before each timed call.
+        l2: Whether the call's data are flushed from the GPU's L2 cache before each timed call.
         graph: Whether a CUDA graph of the call is replayed instead.
         streams: torch streams that the call uses besides the current one.
-        single: Whether each sample is of one call, also of a short one on the CPU.
+        single: Whether each sample is a single call, even if it is a short one on the CPU.
     """
 
     call: Callable[..., Any]
@@ -60,11 +60,11 @@ class Work:
     single: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
-        """Runs the set-up and gives what to call with.
+        """Runs the setup and returns the arguments of the call.
 
         Raises:
-            TypeError: The set-up returned neither None nor a tuple.
-            ValueError: It returned arguments, and there are others.
+            TypeError: The setup returned neither None nor a tuple.
+            ValueError: The setup returned arguments although there are `args`.
         """
         if self.setup is None:
             return self.args
@@ -91,11 +91,11 @@ class Probe(Protocol):
         """Calls the work a few times (lazy loading, compilation) and learns how to sample it.
 
         Args:
-            limit: Seconds behind the first call after which no further one is begun but the one
-                that tells how long calls are.
+            limit: Seconds after the first call. When they have passed, no further call is begun,
+                except one that tells how long a call takes.
 
         Returns:
-            Seconds that the calls behind the first took, which may have compiled.
+            Seconds that the calls took without the first, which may have compiled something.
         """
 
     def why_not_gateable(self) -> str:
@@ -106,17 +106,17 @@ class Probe(Protocol):
 
         Args:
             gated: Whether to hide the host's launch time.
-            pause: Seconds of idleness right before, after everything that is not timed.
+            pause: Seconds of idleness right before the call, after everything that is not timed.
         """
 
     def why_no_loop(self) -> str:
-        """Empty if calls back to back can be timed until all are done, otherwise the reason."""
+        """Empty if back-to-back calls can be timed until all are done, otherwise the reason."""
 
     def loop(self) -> Loop | None:
-        """Times calls back to back; None where the samples are such already."""
+        """Times calls back to back; None if the samples are back-to-back calls already."""
 
     def extra_bytes(self) -> int | None:
-        """Most memory that one call takes beyond what was there; None where that is unknown."""
+        """Peak memory of one call beyond what was in use before; None if it is unknown."""
 
 
 class Backend(Protocol):
@@ -130,10 +130,10 @@ class Backend(Protocol):
         """The device in words."""
 
     def probe(self, work: Work) -> Probe:
-        """What takes samples of the work.
+        """The probe that takes samples of the work.
 
         Raises:
-            ValueError: The work asks for what this kind of device does not have.
+            ValueError: The work needs something that this kind of device does not have.
         """
 
     def empty_us(self) -> float:

@@ -1,4 +1,4 @@
-"""Times calls on the CPU by its monotonic clock."""
+"""Times calls on the CPU by the monotonic clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncfree.benchmarking.host_speed import OF_THIS_PROCESS, HostSpeed
 from syncfree.benchmarking.samples import Loop, Sample
 from syncfree.timing.statistics import median
 
-# One reading of the clock costs tens of nanoseconds: a sample shall be long against that.
+# Reading the clock costs tens of nanoseconds, so a sample must be much longer.
 SAMPLE_US = 50.0
 MOST_CALLS = 1000
 LOOKS = 5
@@ -37,10 +37,10 @@ class CpuBackend:
         return processor_name()
 
     def probe(self, work: Work) -> CpuProbe:
-        """What takes samples of the work.
+        """The probe that takes samples of the work.
 
         Raises:
-            ValueError: It asks for a CUDA graph or for streams.
+            ValueError: The work needs a CUDA graph or streams.
         """
         if work.graph:
             raise ValueError("graph=True captures a CUDA graph, but this function runs on the CPU")
@@ -49,13 +49,13 @@ class CpuBackend:
         return CpuProbe(work, self.clock)
 
     def empty_us(self) -> float:
-        """Time of a single call that does nothing: of the readings of the clock around it."""
+        """Time of a single call that does nothing: that of reading the clock around it."""
         probe = self.probe(Work(lambda: None, single=True))
         return median([probe.sample(gated=False).us for _ in range(EMPTY_SAMPLES)])
 
 
 class CpuProbe:
-    """Samples of one function; short ones are called several times a sample."""
+    """Takes samples of one function; a short function is called several times per sample."""
 
     def __init__(self, work: Work, clock: Clock) -> None:
         self._work = work
@@ -80,7 +80,7 @@ class CpuProbe:
         return "it runs on the CPU"
 
     def sample(self, *, gated: bool, pause: float = 0.0) -> Sample:
-        """Times a call, or the mean of several short ones; after a pause always a single one."""
+        """Times a call, or the mean of several short ones; after a pause always a single call."""
         call, args, calls = self._work.call, self._work.arguments(), self.calls
         if pause:
             calls = 1
@@ -92,11 +92,11 @@ class CpuProbe:
         return Sample(us, us)
 
     def why_no_loop(self) -> str:
-        """Nothing is queued: a call is done when it returns."""
+        """A call is done when it returns, so the samples are such a loop already."""
         return "on the CPU the samples are of calls back to back already"
 
     def loop(self) -> Loop | None:
-        """None: samples are of calls back to back already."""
+        """None: the samples are back-to-back calls already."""
         return None
 
     def extra_bytes(self) -> int | None:
@@ -105,7 +105,7 @@ class CpuProbe:
 
 
 def processor_name() -> str:
-    """The processor's model name, as far as the system tells."""
+    """The processor's model name, as far as the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

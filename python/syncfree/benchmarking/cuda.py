@@ -1,7 +1,7 @@
 """Times calls on a GPU by events behind a gate: a bounded spin that holds the stream.
 
-While the gate spins, the host enqueues the call, so that what lies between the events is GPU work
-and the gaps between dependent kernels, not the time that the host took to launch them.
+While the gate spins, the host enqueues the call. So the time between the events is that of the GPU
+work and of the gaps between dependent kernels, not the time that the host took to launch them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOKS = 5
 FIRST_CALLS = 3
 EMPTY_SAMPLES = 11
 BUSY_POLL_S = 0.002
-# A loop is long against what surrounds it, and short enough for the driver's queue of launches.
+# A loop is much longer than the overhead around it, and fits into the driver's queue of launches.
 LOOP_HOST_US = 10_000.0
 LOOP_GPU_US = 20_000.0
 MOST_LOOPED = 500
@@ -51,7 +51,7 @@ class EventPair(Protocol):
 
 
 class ClockStamp(Protocol):
-    """A kernel that writes down time and clock cycles."""
+    """A kernel that stores the GPU's time and its count of clock cycles."""
 
     def record(self, stream: int) -> None:
         """Enqueues it."""
@@ -60,14 +60,14 @@ class ClockStamp(Protocol):
         """Whether it has run; a query."""
 
     def mhz_since(self, earlier: Any) -> float | None:
-        """The clock between an earlier stamp and this one; None where it cannot be told."""
+        """The mean clock between an earlier stamp and this one; None if it cannot be told."""
 
 
 class Runtime(Protocol):
     """The part of `syncfree._runtime` that talks to the driver."""
 
     def spin(self, stream: int, microseconds: float) -> None:
-        """Enqueues a kernel that ends after so long."""
+        """Enqueues a kernel that spins for this time."""
 
     def EventPair(self) -> EventPair:
         """A new pair."""
@@ -77,7 +77,7 @@ class Runtime(Protocol):
 
 
 class Gpu(Protocol):
-    """What is asked of torch about the device and its current stream."""
+    """Services of torch for the device and its current stream."""
 
     def describe(self) -> str:
         """The device's name."""
@@ -92,19 +92,19 @@ class Gpu(Protocol):
         """Enqueues a read of more than the L2 cache holds."""
 
     def fork(self, streams: Sequence[Any]) -> None:
-        """Makes streams wait for the current one."""
+        """Makes the streams wait for the current one."""
 
     def join(self, streams: Sequence[Any]) -> None:
-        """Makes the current stream wait for streams."""
+        """Makes the current stream wait for the streams."""
 
     def capture(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-        """A CUDA graph's replay."""
+        """Captures a call into a CUDA graph; returns its replay."""
 
     def peak_bytes(self, call: Callable[[], Any]) -> int:
-        """Most memory above what was there that a call takes."""
+        """Peak memory of a call beyond what was in use before."""
 
     def device_allocations(self) -> int:
-        """How often the allocator asked the driver for memory so far."""
+        """How often the allocator has asked the driver for memory so far."""
 
     def waits_of(self, call: Callable[[], Any]) -> str:
         """The lines at which a call makes the host wait; empty if none is seen."""
@@ -133,11 +133,11 @@ class CudaBackend:
         return self.gpu.describe()
 
     def probe(self, work: Work) -> CudaProbe:
-        """What takes samples of the work.
+        """The probe that takes samples of the work.
 
         Raises:
-            ValueError: The set-up makes arguments, and a graph always uses those it was captured
-                with.
+            ValueError: There is a setup although a graph is replayed, which always uses the
+                arguments it was captured with.
         """
         if work.graph and work.setup is not None:
             raise ValueError(
@@ -156,7 +156,7 @@ class CudaBackend:
 
 
 class CudaProbe:
-    """Samples of one function."""
+    """Takes samples of one function."""
 
     def __init__(self, work: Work, gpu: Gpu, runtime: Runtime, clock: Clock) -> None:
         self._work = work
@@ -165,7 +165,7 @@ class CudaProbe:
         self._clock = clock
         self._call: Callable[..., Any] = work.call
         self._args = work.arguments
-        # Created once: making an event costs the host more than recording it.
+        # Created once, because creating an event costs the host more than recording it.
         self._events = runtime.EventPair()
         self._before, self._after = runtime.ClockStamp(), runtime.ClockStamp()
         self._gate_us = GATE_MARGIN_US
@@ -195,9 +195,9 @@ class CudaProbe:
         return self._clock.now() - begin
 
     def why_not_gateable(self) -> str:
-        """Empty if the host gets through the call while the gate is shut.
+        """Empty if the host can enqueue the whole call while the gate is shut.
 
-        A call that waits for the GPU waits for the gate too, however long it spins.
+        A call that waits for the GPU waits for the gate too, however long that spins.
         """
         if self._leaves_no_try:
             return f"a call takes {self._plain_us * 1e-6:.3g} s: the time limit left none to try it"
@@ -217,16 +217,17 @@ class CudaProbe:
         )
 
     def sample(self, *, gated: bool, pause: float = 0.0) -> Sample:
-        """Times one call; with a gate, one that opened too early is the sample's problem."""
+        """Times one call. If the gate opened too early, the sample's `problem` says so."""
         gpu, clock, events, streams = self._gpu, self._clock, self._events, self._work.streams
         args = self._args()
         stream = gpu.stream()
         if self._work.l2 == "flush":
             gpu.flush_l2()
         if pause or not gated:
-            gpu.synchronize()  # or the flush would be a gate
+            gpu.synchronize()  # otherwise the flush would act as a gate
         allocations = gpu.device_allocations()
-        # The first launch after a pause is what a sample without a gate is about: no stamp before.
+        # A plain sample after a pause must contain the first launch after it, so no stamp comes
+        # before the call.
         stamped = gated or not pause
         if pause:
             clock.sleep(pause)
@@ -242,7 +243,7 @@ class CudaProbe:
         end = clock.now()
         gpu.join(streams)
         events.stop(stream)
-        # The spin began after `shut`, so within its length from there it cannot have ended.
+        # The spin began after `shut`, so it cannot have ended if less than its length has passed.
         held = (clock.now() - shut) * 1e6 < self._gate_us
         if stamped:
             self._after.record(stream)
@@ -258,18 +259,18 @@ class CudaProbe:
         )
 
     def why_no_loop(self) -> str:
-        """A set-up puts work of its own between the calls."""
+        """With a setup, a loop also contains the setup's work between the calls."""
         return "" if self._work.setup is None else SETUP_BETWEEN
 
     def loop(self) -> Loop:
-        """Calls back to back, as a training loop makes them: with warm caches, and no wait between.
+        """Times calls back to back, as a training loop makes them: warm caches, no wait between.
 
-        A single call, which the samples are of, costs the host several times as much.
+        A single call, as in the samples, costs the host several times as much.
         """
         host, whole = max(self._host_us, 1.0), max(self._plain_us, 1.0)
         calls = max(2, int(min(LOOP_HOST_US / host, LOOP_GPU_US / whole, MOST_LOOPED)))
         if self._work.setup is not None:
-            return self._loop_with_setup(max(2, calls // 2))  # its launches are queued too
+            return self._loop_with_setup(max(2, calls // 2))  # the setup's launches are queued too
         gpu, clock, args = self._gpu, self._clock, self._args()
         gpu.fork(self._work.streams)
         for _ in range(max(2, calls // 10)):
@@ -285,7 +286,7 @@ class CudaProbe:
         return Loop(us=(end - begin) / calls * 1e6, host_us=(enqueued - begin) / calls * 1e6)
 
     def _loop_with_setup(self, calls: int) -> Loop:
-        """The host's time alone: it is read before and behind each call."""
+        """Times only the host: its clock is read before and after each call."""
         gpu, clock = self._gpu, self._clock
         gpu.fork(self._work.streams)
         for _ in range(max(2, calls // 10)):
@@ -302,12 +303,12 @@ class CudaProbe:
         return Loop(us=None, host_us=seconds / calls * 1e6)
 
     def extra_bytes(self) -> int | None:
-        """Peak of the caching allocator in one call, above what was there."""
+        """Peak of the caching allocator in one call, beyond what was in use before."""
         args = self._args()
         return self._gpu.peak_bytes(lambda: self._call(*args))
 
     def _grow_gate(self, held: bool) -> None:
-        # One miss is an interruption of the host; for its sake no later sample shall take longer.
+        # A single miss is an interruption of the host and no reason to make later samples longer.
         self._misses = 0 if held else self._misses + 1
         if self._misses > 1:
             self._gate_us = min(2 * self._gate_us, LONGEST_GATE_US)
@@ -315,6 +316,6 @@ class CudaProbe:
     def _resolve(self, pending: Sequence[EventPair | ClockStamp]) -> None:
         begin = self._clock.now()
         while not all(each.ready() for each in pending):
-            # Asking without a pause keeps the host awake, as a training loop does.
+            # Polling without a pause keeps the host awake, as a training loop does.
             busy = self._clock.now() - begin < BUSY_POLL_S
             self._clock.sleep(0 if busy else 1e-4)

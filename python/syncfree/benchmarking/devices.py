@@ -1,4 +1,4 @@
-"""Which device a function runs on, and what measures there."""
+"""Which device a function runs on, and the backend that measures there."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from syncfree.timing.nvml import gpu_uuid
 
 
 def device_of(device: str | torch.device | None, arguments: Iterable[Any]) -> torch.device:
-    """The device asked for; else that of the tensors among the arguments; else the GPU if any.
+    """The requested device; else that of the tensors among the arguments; else a GPU, if any.
 
     Raises:
-        ValueError: The arguments lie on several devices, or the device is neither CPU nor CUDA.
-        BenchmarkError: It is CUDA, and torch sees no such GPU.
+        ValueError: The arguments are on several devices, or the device is neither CPU nor CUDA.
+        BenchmarkError: It is a CUDA device, and torch sees no such GPU.
     """
     if device is None:
         found = {each.device for each in arguments if isinstance(each, torch.Tensor)}
-        # Scalars on the CPU beside tensors on the GPU are ordinary.
+        # CPU scalars beside tensors on the GPU are ordinary.
         if len(found) > 1:
             found = {each for each in found if each.type != "cpu"}
         if len(found) > 1:
@@ -52,7 +52,7 @@ def device_of(device: str | torch.device | None, arguments: Iterable[Any]) -> to
 
 @cache
 def backend_of(device: torch.device, wait_tiers: Sequence[Any] = (2, "auto")) -> Backend:
-    """What measures on a device.
+    """The backend of a device.
 
     Args:
         device: From `device_of`.
@@ -66,7 +66,7 @@ def backend_of(device: torch.device, wait_tiers: Sequence[Any] = (2, "auto")) ->
     from syncfree import _runtime
     from syncfree.benchmarking.torch_gpu import TorchGpu
 
-    torch.cuda.synchronize(device)  # spins and events need the context that this makes
+    torch.cuda.synchronize(device)  # creates the context, which spins and events need
     problem = _runtime.cuda_status()
     if problem:
         raise BenchmarkError(f"GPU events cannot be used: {problem}")
@@ -75,7 +75,7 @@ def backend_of(device: torch.device, wait_tiers: Sequence[Any] = (2, "auto")) ->
 
 @contextmanager
 def current(device: torch.device) -> Iterator[None]:
-    """Makes a device the current one, which spins and stamps are enqueued to."""
+    """Makes a device the current one, on which spins and stamps are enqueued."""
     if device.type == "cpu":
         yield
     else:

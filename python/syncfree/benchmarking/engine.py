@@ -1,4 +1,4 @@
-"""Runs contenders side by side: warm-up, interleaved samples, stop. Knows no device, no torch."""
+"""Measures contenders in turn: warm-up, interleaved samples, stop. Uses no device and no torch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from syncfree.timing.statistics import median
 BURST = 8  # samples between two pauses
 PLAIN_SAMPLES = 11
 LOOPS = 5
-LOOP_CALLS = 4  # at least, in one of those
-MOST_LOOPS = 60  # where the host does not run at its full speed
+LOOP_CALLS = 4  # the least number of calls in a loop
+MOST_LOOPS = 60  # while the host does not run at its full speed
 LOOP_SHARE = 0.5  # of the time limit
 WARM_UP_SHARE = 0.5  # of the time limit
-PREPARING_SHARE = 0.25  # of it too, and of the warm-up's part
+PREPARING_SHARE = 0.25  # of the time limit; it is part of the warm-up's share
 NO_TIME_FOR_LOOPS = "a call takes too long for the time limit"
-LEAST_WARM_UP_S = 0.1  # clocks ramp over tens of milliseconds; what is shorter sees no drift
+LEAST_WARM_UP_S = 0.1  # clocks ramp over tens of milliseconds: a shorter warm-up sees no drift
 GAP_OF_MODE: dict[Mode, float] = {"steady": 0.0, "burst": 0.05, "idle_gap": 1.0}
 
 
@@ -31,11 +31,12 @@ class Plan:
     """How to measure.
 
     Args:
-        mode: What stands between samples: nothing, a pause before each few, a pause before each.
-        gap: Length of that pause in seconds.
-        gate: Whether to hide the host's launch time where the function allows it.
-        precision: Half-width of the median's 95 % interval at which to stop, as a share of it.
-        max_seconds: Longest time a contender.
+        mode: Whether there are no pauses, one before every few samples, or one before each sample.
+        gap: Length of a pause in seconds.
+        gate: Whether to hide the host's launch time if the function allows it.
+        precision: Half-width of the median's 95 % interval at which to stop, as a share of the
+            median.
+        max_seconds: Longest time for each contender.
     """
 
     mode: Mode = "steady"
@@ -47,22 +48,22 @@ class Plan:
 
 @dataclass
 class Run:
-    """What was seen of one contender.
+    """The measurements of one contender.
 
     Args:
         probe: Took the samples.
-        gated: Whether they stand behind a gate.
-        not_gateable: Why not, though a gate was asked for.
-        samples: All of them, in order.
-        sifted: Those that count.
-        plain: Without a gate, beside gated ones.
-        loops: Calls back to back, while the host ran at its full speed if ever it did.
-        no_loop: Why there are none, or why only the host's time of them is known.
-        warm_up: Samples before those that count.
+        gated: Whether the samples are gated.
+        not_gateable: Why they are not, although a gate was requested.
+        samples: All samples, in order.
+        sifted: The samples that count.
+        plain: Plain samples, taken besides gated ones.
+        loops: Loops, only those at the host's full speed if there are any.
+        no_loop: Why there are no loops, or why only their host time is known.
+        warm_up: Samples of the warm-up.
         first_call_s: Duration of the first calls, with loading and compilation.
         stopped: Why there are no more samples.
         notes: What a reader must know.
-        extra_bytes: Most memory of one call; None where that is unknown.
+        extra_bytes: Peak memory of one call; None if it is unknown.
     """
 
     probe: Probe
@@ -87,17 +88,17 @@ def run(
     reading: Callable[[], Reading | None] = lambda: None,
     host: HostSpeed | None = None,
 ) -> dict[str, Run]:
-    """Measures all contenders in one run, in turn, so that each meets the same surroundings.
+    """Measures all contenders in one run, in turn, so that each meets the same conditions.
 
     Args:
-        probes: A contender's samples, by its name.
+        probes: The probe of each contender, by its name.
         plan: How to measure.
         clock: For the time limit and the pauses.
-        reading: The newest reading of NVML.
+        reading: Returns the newest reading of NVML.
         host: How fast the host ran so far.
 
     Returns:
-        What was seen, by the contender's name.
+        The measurements, by the contender's name.
     """
     runs = {name: Run(probe) for name, probe in probes.items()}
     spent = 0.0
@@ -138,14 +139,14 @@ def warm_up(
     take: Callable[..., Sample],
     spent: float = 0.0,
 ) -> None:
-    """Takes samples, until neither times nor clocks drift any more or the limit is reached.
+    """Takes samples until neither times nor clocks drift any more, or the limit is reached.
 
     Args:
-        runs: Contenders, to which the samples and a note about the limit are added.
-        plan: Holds the time limit.
-        clock: For it.
+        runs: The contenders' runs, which get the samples and a note if the limit was reached.
+        plan: Has the time limit.
+        clock: For the time limit.
         take: Takes a sample of a run.
-        spent: Seconds of the limit that calls before took; slow ones may leave no time for more.
+        spent: Seconds of the limit that earlier calls took; slow calls may have used it up.
     """
     limit = WARM_UP_SHARE * plan.max_seconds * len(runs)
     begin, look_at, turn = clock.now(), 1, 0
@@ -178,12 +179,12 @@ def _measure(
     names = list(runs)
     look_at, turn = 1, 0
     while True:
-        # Nobody always comes behind the same neighbor.
+        # The order rotates, so that no contender always runs first.
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             each = runs[name]
             if plan.mode == "burst" and turn % BURST == 0:
-                # The first call after a pause is for the idle gap's mode.
+                # Discarded: the first call after a pause is what the mode "idle_gap" measures.
                 take(each, gated=each.gated, pause=plan.gap)
             pause = plan.gap if plan.mode == "idle_gap" else 0.0
             each.samples.append(take(each, gated=each.gated, pause=pause))
@@ -194,7 +195,7 @@ def _measure(
         look_at = _next_look(turn)
         host.seconds()
         done = {name: _look(each, plan) for name, each in runs.items()}
-        # All of them or none: one that stopped earlier would have met other surroundings.
+        # All stop together: a contender that stopped earlier would have met other conditions.
         if all(done.values()) or late:
             for name, each in runs.items():
                 each.stopped = "precision" if done[name] else "time limit"
@@ -202,9 +203,9 @@ def _measure(
 
 
 def _calls_within(plan: Plan, each: Run, most: int) -> int:
-    """How many of the calls beside the samples the time limit has room for: all but for slow ones.
+    """How many of `most` further calls fit into the time limit: all, unless calls are slow.
 
-    Those are of figures beside the time, and a limit of seconds is no permit for minutes of them.
+    These calls are for secondary figures, which must not take minutes if the limit is seconds.
     """
     seconds = median([sample.seconds for sample in each.sifted.kept])
     return most if most * seconds <= plan.max_seconds else int(plan.max_seconds / seconds)
@@ -241,7 +242,7 @@ def _loop(runs: Mapping[str, Run], plan: Plan, clock: Clock, host: HostSpeed) ->
 
 
 def _are_enough(taken: Mapping[str, list[tuple[float, Loop]]], host: HostSpeed) -> bool:
-    """Of all contenders there are as many loops at the host's full speed as anyone asks for."""
+    """Whether every contender has enough loops that were taken at the host's full speed."""
     return all(
         len(each) < LOOPS or sum(host.is_full(seconds) for seconds, _ in each) >= LOOPS
         for each in taken.values()
@@ -249,7 +250,7 @@ def _are_enough(taken: Mapping[str, list[tuple[float, Loop]]], host: HostSpeed) 
 
 
 def _next_look(turn: int) -> int:
-    """When to look at the samples again: sorting at each turn would outweigh short calls."""
+    """The turn of the next look at the samples: sorting at each turn would outweigh short calls."""
     return max(turn + 1, math.ceil(1.1 * turn))
 
 

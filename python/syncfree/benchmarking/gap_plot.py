@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plot_gaps(sweep: IdleGap, file: Path) -> None:
-    """Times over the gap, and the clock on an axis of its own where it is known."""
+    """Plots times over the gap, and the clock, if it is known, on an axis of its own."""
     figure = new_figure(8, 4.5)
     axes = figure.subplots()
     places = list(range(len(sweep.points)))

@@ -1,6 +1,6 @@
-"""What makes the first call after a pause slow, from the figures of a sweep. No torch.
+"""Why the first call after a pause is slow, decided from the figures of a sweep. Uses no torch.
 
-``include/syncfree/idle_gap/verdict.h`` has the same rules and words for C++ programs.
+``include/syncfree/idle_gap/verdict.h`` has the same rules and texts for C++ programs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from syncfree.timing.verdicts import duration
 
 SLOWER = 1.15
-MAIN_SHARE = 0.5  # of the time lost: what explains as much is the main cause
+MAIN_SHARE = 0.5  # a cause that explains this share of the time lost is the main cause
 LOW_CLOCK = 0.9
 
 Cause = Literal[
@@ -25,15 +25,15 @@ class GapPoint:
     """Medians of the first calls after one gap. Times are microseconds.
 
     Attributes:
-        gap: Seconds of idleness before.
-        plain_us: Between the events, without a gate.
-        plain_mad_us: Median absolute deviation of that.
-        host_us: Until the plain call returned.
-        gated_us: Between the events behind a gate; None where there is none.
-        megahertz: Clock of the multiprocessors; None where it is unknown.
+        gap: Seconds of idleness before the call.
+        plain_us: Time between the events, without a gate.
+        plain_mad_us: Median absolute deviation of `plain_us`.
+        host_us: Time until the plain call returned.
+        gated_us: Time between the events behind a gate; None if there is none.
+        megahertz: Clock of the multiprocessors; None if it is unknown.
         device_allocations: How often the allocator asked the driver for memory in a plain call;
-            None where nobody counted.
-        n: How many plain calls.
+            None if it was not counted.
+        n: The number of plain calls.
     """
 
     gap: float
@@ -51,8 +51,8 @@ class GapVerdict:
     """The main cause.
 
     Attributes:
-        cause: In a word or two.
-        text: With the figures it rests on, and what to do.
+        cause: The cause in a word or two.
+        text: An explanation with its figures, and what to do.
     """
 
     cause: Cause
@@ -65,12 +65,12 @@ class GapVerdict:
 def judge_gaps(
     points: Sequence[GapPoint], *, kind: Literal["cuda", "cpu"], not_gateable: str = ""
 ) -> GapVerdict:
-    """The main cause of the slowest first call, of those that are slower beyond what calls vary.
+    """The main cause of the slowest first call that is slower by more than calls vary.
 
     Args:
-        points: The shortest gap first.
-        kind: Of the device.
-        not_gateable: Why the call cannot stand behind a gate.
+        points: The figures of each gap, the shortest gap first.
+        kind: The kind of device.
+        not_gateable: Why the call cannot be enqueued behind a gate.
 
     Example:
         >>> from syncfree.benchmarking.gap_verdict import GapPoint, judge_gaps
@@ -165,7 +165,7 @@ def _gpu_cause(points: Sequence[GapPoint], worst: GapPoint, head: str) -> GapVer
 
 
 def _launches(base: GapPoint) -> str:
-    """What there is to say of the calls back to back."""
+    """The end of a verdict's text: whether launches already slow the calls back to back."""
     if base.gated_us is None or base.plain_us < SLOWER * base.gated_us:
         return ""
     return (

@@ -29,21 +29,22 @@ from syncfree.timing.verdicts import duration
 
 GAPS = (0.0, 0.01, 0.1, 1.0, 5.0)
 REPEATS = 5
-# Before a call counts as back to back: on an H200 the eight calls after a pause were slow as well.
+# Calls before the one that counts as back to back: on an H200 the first eight calls after a pause
+# were slow as well.
 SETTLING_CALLS = 16
 WARM_UP = Plan(max_seconds=4.0)
 
 
 @dataclass(frozen=True)
 class IdleGap:
-    """What a sweep found. Times are microseconds.
+    """The result of a sweep. Times are microseconds.
 
     Attributes:
         name: The function's name.
         kind: ``"cuda"`` or ``"cpu"``.
         device: The device in words.
         points: Figures for each gap, the shortest first.
-        not_gateable: Why the call cannot stand behind a gate; empty where it can.
+        not_gateable: Why the call cannot be enqueued behind a gate; empty if it can.
         notes: What a reader must know.
     """
 
@@ -65,14 +66,14 @@ class IdleGap:
 
     @classmethod
     def from_json(cls, document: Any) -> IdleGap:
-        """The sweep of a document that `json`, or `IdleGap::json` of a C++ program, made.
+        """The sweep of a document that was made by `json`, or by `IdleGap::json` in C++.
 
         Args:
-            document: Plain values, as `json.loads` gives them. The verdict in it is not read: it
-                follows from the figures.
+            document: Plain values, as `json.loads` returns them. The verdict in it is not read,
+                because it follows from the figures.
 
         Raises:
-            ValueError: The document is no such sweep.
+            ValueError: The document is not such a sweep.
 
         Example:
             >>> from syncfree.benchmarking.gaps import IdleGap, idle_gap
@@ -114,7 +115,7 @@ class IdleGap:
         return table
 
     def plot(self, file: str | Path) -> None:
-        """Draws the times over the gap, and the clock where it is known.
+        """Draws the times over the gap, and the clock if it is known.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -149,16 +150,16 @@ def idle_gap(
 ) -> IdleGap:
     """Times the first call after pauses, and says what makes it slow.
 
-    After each gap come one call as it is (plain) and one behind a gate, which hides the host's
-    launch time. If only the plain call is slow, the cause is the host; if both are, it is the GPU,
-    and the clock tells whether it ramps. The cache is left as it is. On the CPU, too, each time is
-    that of a single call, and contains the clock readings around it, which `benchmark` spreads over
-    many calls.
+    Each gap is followed once by a call without a gate (plain) and once by a call behind a gate,
+    which hides the host's launch time. If only the plain call is slow, the cause is the host. If
+    both are slow, it is the GPU, and the clock tells whether it ramps. The L2 cache is not flushed.
+    On the CPU, too, each time is that of a single call, and includes reading the clock, which
+    `benchmark` spreads over many calls.
 
     Args:
         fn: The function.
-        *args: What it is called with.
-        gaps: Pauses in seconds; 0 stands for back to back and is added if it is missing.
+        *args: Its arguments.
+        gaps: Pauses in seconds; 0 means back to back and is added if it is missing.
         repeats: Calls of each kind after each gap; the medians are shown.
         device: As in :func:`syncfree.benchmark`.
 
@@ -187,7 +188,8 @@ def idle_gap(
     with current(place), Monitor(uuid_of(place)) as monitor:
         backend = backend_of(place)
         return sweep(
-            # After a pause there is one call: the mean of many would be faster without any pause.
+            # `single`, because there is one call after a pause: the mean of many calls, without a
+            # pause, would be faster for that alone.
             Work(fn, args, l2="keep", single=True),
             backend,
             gaps=gaps,
@@ -208,7 +210,7 @@ def sweep(
     reading: Callable[[], Reading | None] = lambda: None,
     notes: tuple[str, ...] = (),
 ) -> IdleGap:
-    """As `idle_gap`, with the device chosen."""
+    """As `idle_gap`, for a given backend."""
     probe = backend.probe(work)
     probe.prepare()
     why_not = probe.why_not_gateable()
@@ -219,7 +221,7 @@ def sweep(
     gated: dict[float, list[Sample]] = {gap: [] for gap in ordered}
     clocks: dict[float, list[float]] = {gap: [] for gap in ordered}
     for turn in range(repeats):
-        # In turn, so that a drift of the machine does not look like an effect of the gap.
+        # The gaps take turns, so that a drift of the machine does not look like an effect of one.
         for gap in ordered[turn % len(ordered) :] + ordered[: turn % len(ordered)]:
             plain[gap].append(_first_call(probe, gap, gated=False))
             if not why_not:

@@ -1,9 +1,9 @@
 """How fast the host's processor runs.
 
-A core of a virtual machine may run at half of its speed for seconds at a time, while its twin, the
-other thread of the same physical core, works for somebody else. On the host of an H200 each of 16
-cores was slow in 28 to 84 % of the time, all of them at once in 5 %. What the host decides is
-measured at full speed.
+A core of a virtual machine may run at half of its speed for seconds at a time, while the other
+hardware thread of the same physical core works for someone else. On the host of an H200 each of 16
+cores was slow for 28 to 84 % of the time, and all of them at once for 5 %. So times that depend on
+the host are taken while it runs at full speed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-FULL_SPEED = 1.1  # of the least time that the work took
-MOST_CORES = 16  # looked at for one of full speed: 0.1 to 0.6 ms each
-REMEMBERED_S = 120.0  # so that a clock that nothing can sustain is not waited for for ever
+FULL_SPEED = 1.1  # at most this many times the least time that the work took
+MOST_CORES = 16  # tried in search of full speed, for 0.1 to 0.6 ms each
+REMEMBERED_S = 120.0  # limited, so that a clock that the host cannot sustain is forgotten again
 
 
 class HostSpeed:
-    """How long a piece of the host's work takes that is always the same.
+    """How long a fixed piece of work takes the host.
 
     Args:
         now: The host's clock, in seconds.
@@ -31,16 +31,17 @@ class HostSpeed:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        # What took longer and is older than another can never be the least.
+        # Times of the work, ascending: one that is older and longer than another can never be the
+        # least.
         self._least: deque[tuple[float, float]] = deque()
 
     @property
     def fastest(self) -> float:
-        """The least seconds of the last minutes."""
+        """The least seconds that the work took in the last `REMEMBERED_S` seconds."""
         return self._least[0][1] if self._least else math.inf
 
     def seconds(self) -> float:
-        """Now; interruptions go for the least of three."""
+        """Seconds that the work takes now: the least of three tries, as one may be interrupted."""
         taken = min(self._once() for _ in range(3))
         now = self._now()
         while self._least and self._least[-1][1] >= taken:
@@ -51,7 +52,7 @@ class HostSpeed:
         return taken
 
     def seek(self) -> float:
-        """As `seconds`, on a core of full speed if one is found; the calling thread moves there."""
+        """As `seconds`, after moving the thread to a core at full speed if one is found."""
         taken = self.seconds()
         if self.is_full(taken):
             return taken
@@ -67,7 +68,7 @@ class HostSpeed:
         return self.seconds()
 
     def is_full(self, seconds: float) -> bool:
-        """Whether it took hardly longer than at the fastest."""
+        """Whether a time of the work is that of full speed."""
         return seconds <= FULL_SPEED * self.fastest
 
     def _once(self) -> float:
@@ -77,7 +78,7 @@ class HostSpeed:
 
 
 def _other_cores() -> list[int]:
-    """Those that the calling thread may move to, in another order each time; none but on Linux."""
+    """The cores that the calling thread may run on, in random order; empty except on Linux."""
     cores = list(_allowed())
     random.shuffle(cores)
     return cores
@@ -85,16 +86,16 @@ def _other_cores() -> list[int]:
 
 def _allowed() -> set[int]:
     if sys.platform.startswith("linux"):
-        with suppress(OSError):  # a sandbox may forbid to ask
+        with suppress(OSError):  # a sandbox may forbid the question
             return os.sched_getaffinity(0)
     return set()
 
 
 def _move_to(core: int) -> None:
-    """The thread may run anywhere again at once: threads that it starts inherit where it may."""
+    """Moves the thread, and lifts the restriction at once, which new threads would inherit."""
     allowed = _allowed()
     if sys.platform.startswith("linux") and allowed:
-        # A sandbox may forbid it, or the core is gone by now: then the thread stays where it is.
+        # A sandbox may forbid it, or the core may be gone: then the thread stays where it is.
         with suppress(OSError):
             try:
                 os.sched_setaffinity(0, {core})
@@ -106,5 +107,5 @@ def _work_of_the_host() -> None:
     sum(range(10_000))
 
 
-# One for all workloads: a slow time may be longer than the calls of one of them.
+# One for all workloads, because a slow phase may be longer than the calls of one of them.
 OF_THIS_PROCESS = HostSpeed(time.perf_counter)

@@ -9,14 +9,14 @@ from torch._C._autograd import DeviceType
 
 
 def count_launches(call: Callable[[], object], calls: int = 10) -> float:
-    """Kernels, copies and fills that a call puts on the GPU, by `torch.profiler`.
+    """Kernels, copies and fills that a call puts on the GPU, counted by `torch.profiler`.
 
-    The profiler stays with the driver for the rest of the process and makes launches slower:
-    measure times before.
+    The profiler stays attached to the driver for the rest of the process and makes launches
+    slower, so measure times before.
 
     Args:
         call: The function.
-        calls: Over how many to take the mean.
+        calls: The number of calls over which to take the mean.
     """
     call()
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What this very device reads and computes at most: measured here, never looked up."""
+"""The highest read bandwidth and arithmetic rate of this device: measured, never looked up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PLAN = Plan(precision=0.01, max_seconds=1.0)
 
 @cache
 def read_bandwidth(device: torch.device) -> float:
-    """Bytes a second of a plain sum over far more than the caches hold.
+    """Bytes per second of a plain sum over far more than the caches hold.
 
     Args:
-        device: Where the numbers lie; on a GPU the current device.
+        device: The device; a GPU must be the current one.
     """
     size = READ_BYTES[device.type]
     if device.type == "cuda":
@@ -33,11 +33,11 @@ def read_bandwidth(device: torch.device) -> float:
 
 @cache
 def arithmetic_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations a second of a large matrix product: 2 n^3 for matrices of n by n.
+    """Operations per second of a large matrix product: 2 n^3 for matrices of n by n.
 
     Args:
-        device: Where the matrices lie; on a GPU the current device.
-        dtype: Of the matrices; float32 goes through TF32 if torch is set up so.
+        device: The device; a GPU must be the current one.
+        dtype: The dtype of the matrices; float32 uses TF32 if torch is configured so.
     """
     n = MATRIX[device.type]
     a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Draws samples, sweeps and suites with matplotlib's objects, so that no display is needed."""
+"""Draws with matplotlib's objects instead of pyplot, so that no display is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, apart from pyplot's state.
+    """A figure that is independent of pyplot's state.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Writes a figure; an SVG of the same figures is the same file."""
+    """Writes a figure; the SVG of the same figure is always the same file."""
     from matplotlib import rc_context
 
     is_svg = file.suffix.lower() == ".svg"
@@ -39,7 +39,7 @@ def save(figure: Figure, file: Path) -> None:
 
 
 def plot_samples(results: Mapping[str, Result], file: Path) -> None:
-    """Samples in the order of their measurement, and how many lie below each time."""
+    """Plots the samples in the order of measurement, and the share of them below each time."""
     figure = new_figure(10, 4)
     order, share = figure.subplots(1, 2, sharey=True)
     for name, each in results.items():

@@ -1,6 +1,6 @@
-"""pytest plugin: the fixture `gpu_benchmark`, pytest-benchmark's with times of the GPU.
+"""pytest plugin: the fixture `gpu_benchmark`, which is pytest-benchmark's with times of the GPU.
 
-pytest loads it at its start in every project, so it imports nothing before a test asks.
+pytest loads it at its start in every project, so it imports nothing else before a test needs it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 class GpuBenchmark:
     """Has the interface of pytest-benchmark's fixture and feeds its tables and files.
 
-    Times are those of :func:`syncfree.benchmark`: between GPU events, or of the CPU's clock where
-    there is no GPU. What pytest-benchmark knows by its options (``--benchmark-max-time``,
-    ``--benchmark-disable``, ``--benchmark-only``, ``--benchmark-json``, ``--benchmark-compare``)
-    holds.
+    Times are those of :func:`syncfree.benchmark`: between GPU events, or by the CPU's clock if
+    there is no GPU. pytest-benchmark's options (``--benchmark-max-time``, ``--benchmark-disable``,
+    ``--benchmark-only``, ``--benchmark-json``, ``--benchmark-compare``) apply.
 
     Args:
         inner: pytest-benchmark's own fixture.
@@ -33,7 +32,7 @@ class GpuBenchmark:
 
     @property
     def group(self) -> str | None:
-        """The table in which the test stands."""
+        """The table that the test is shown in."""
         group: str | None = self._inner.group
         return group
 
@@ -43,7 +42,7 @@ class GpuBenchmark:
 
     @property
     def extra_info(self) -> dict[str, Any]:
-        """What is saved beside the figures."""
+        """Values that are saved with the figures."""
         info: dict[str, Any] = self._inner.extra_info
         return info
 
@@ -70,16 +69,16 @@ class GpuBenchmark:
         setup: Callable[[], Any] | None = None,
         **options: Any,
     ) -> Any:
-        """Measures with a set-up before each call, or with options of `syncfree.benchmark`.
+        """Measures with a setup before each call, or with options of `syncfree.benchmark`.
 
         Args:
             target: The function.
             args: Its arguments.
             kwargs: Its keyword arguments.
             setup: Called before each call, untimed; returns None or ``(args, kwargs)``.
-            **options: Of :func:`syncfree.benchmark`. pytest-benchmark's ``rounds``,
-                ``warmup_rounds`` and ``iterations`` are accepted and of no effect: the precision of
-                the median says when there are enough.
+            **options: Options of :func:`syncfree.benchmark`. pytest-benchmark's ``rounds``,
+                ``warmup_rounds`` and ``iterations`` are accepted and have no effect: the precision
+                of the median decides when to stop.
 
         Returns:
             What the function returns.
@@ -115,7 +114,7 @@ class GpuBenchmark:
 
         Args:
             contenders: Functions by name.
-            **options: Of :func:`syncfree.benchmark`.
+            **options: Options of :func:`syncfree.benchmark`.
 
         Returns:
             The figures; None under ``--benchmark-disable``.
@@ -132,7 +131,7 @@ class GpuBenchmark:
         return measured
 
     def add(self, measured: Comparison) -> None:
-        """Puts figures that are known already into the table, a line for each contender."""
+        """Puts figures that were measured before into the table, a line for each contender."""
         self._use("gpu_benchmark.add(...)")
         for name, result in measured.items():
             line = copy(self._inner)
@@ -149,7 +148,7 @@ class GpuBenchmark:
         options: Mapping[str, Any],
     ) -> Any:
         if self.enabled:
-            # Not a lambda, which would hide what a call of the function does, and take time itself.
+            # Not a lambda, which would hide a coroutine or generator function, and takes time too.
             call = partial(function, **kwargs) if kwargs else function
             self._measure(call, args, (*args, *kwargs.values()), options)
         return function(*args, **kwargs)
@@ -161,7 +160,7 @@ class GpuBenchmark:
         given: tuple[Any, ...],
         options: Mapping[str, Any],
     ) -> None:
-        """With the device of what is `given`, which are not always the arguments of the call."""
+        """Measures on the device of the tensors in `given`: `args` may not contain them all."""
         from syncfree.benchmarking.api import benchmark
         from syncfree.benchmarking.devices import device_of
 
@@ -184,7 +183,7 @@ class GpuBenchmark:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """By the names of its fixtures pytest-benchmark tells a test that measures from others."""
+    """Adds `benchmark` to the fixture names, by which pytest-benchmark recognizes its tests."""
     if not hasattr(config, "_benchmarksession"):
         return
     for item in items:
@@ -194,7 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def gpu_benchmark(request: pytest.FixtureRequest) -> GpuBenchmark:
-    """pytest-benchmark's fixture, with times between GPU events, or of the CPU without a GPU.
+    """The fixture of pytest-benchmark, with times between GPU events, or by the CPU's clock.
 
     Example:
         def test_forward(gpu_benchmark, model, batch):

@@ -1,4 +1,4 @@
-"""What a benchmark gives back: figures, how sure they are, and what bounds the function."""
+"""The result of a benchmark: figures, how sure they are, and what bounds the function."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ class Result:
 
     Attributes:
         name: The function's name, or its key among contenders.
-        kind: ``"cuda"``: times lie between events on the GPU. ``"cpu"``: they are the CPU clock's.
+        kind: ``"cuda"``: times between events on the GPU. ``"cpu"``: times of the CPU's clock.
         device: The device in words.
         mode: ``"steady"``, ``"burst"`` or ``"idle_gap"``.
         gated: Whether the host's launch time was hidden behind a gate.
-        not_gateable: Why not, though a gate was asked for.
-        l2: ``"flush"`` or ``"keep"``, what happens to a GPU's L2 cache before each call.
+        not_gateable: Why it was not, although a gate was requested.
+        l2: ``"flush"`` or ``"keep"``: what happened to a GPU's L2 cache before each call.
         graph: Whether a CUDA graph of the call was replayed.
         device_us: Median time of a call.
         interval_us: 95 % interval of that median; None below six samples.
         mad_us: Median absolute deviation.
-        host_us: Median time until the call, a single one with the GPU drained before it, returned
-            to the host. In a loop a call costs a fraction of it: see ``loop_host_us``.
-        plain_us: Median without the gate, for gated ones in other modes than ``"idle_gap"``.
-        loop_us: Median time of a call among calls back to back, until all of them are done; None on
-            the CPU, in other modes than ``"steady"``, with ``setup``, and where there was no time.
+        host_us: Median time until a single call, made when the GPU was drained, returned to the
+            host. In a loop a call costs a fraction of it: see ``loop_host_us``.
+        plain_us: Median without the gate, if the call was gated and the mode is not ``"idle_gap"``.
+        loop_us: Median time per call of calls back to back, until all of them are done; None on the
+            CPU, in other modes than ``"steady"``, with ``setup``, and if there was no time.
         loop_host_us: Median time until such a call returned to the host, without the time of
-            ``setup``; None on the CPU, in other modes than ``"steady"``, and without time for it.
-        no_loop: Why ``loop_us`` is None; empty where it is not.
-        samples_us: Every time that counts, in order.
+            ``setup``; None on the CPU, in other modes than ``"steady"``, and if there was no time.
+        no_loop: Why ``loop_us`` is None; empty if it is not.
+        samples_us: All times that count, in order.
         discards: How many samples do not count, by reason.
-        megahertz: Median clock of the GPU's multiprocessors; None where it is unknown.
-        watts: Median power draw; None where it is unknown.
-        celsius: Median temperature; None where it is unknown.
+        megahertz: Median clock of the GPU's multiprocessors; None if it is unknown.
+        watts: Median power draw; None if it is unknown.
+        celsius: Median temperature; None if it is unknown.
         throttle: Why the GPU held its clock down meanwhile.
-        extra_bytes: Peak memory of one call beyond what was in use; None on the CPU, and where the
-            time limit left no call for it.
+        extra_bytes: Peak memory of one call beyond what was in use; None on the CPU, and if the
+            time limit left no time for it.
         memory_share: Share of the read bandwidth measured on this device; None without ``bytes``.
-        compute_share: Share of the arithmetic rate measured there; None without ``flops``.
+        compute_share: Share of the arithmetic rate measured on it; None without ``flops``.
         first_calls_s: Seconds of the first calls, with loading and compilation.
         stopped: ``"precision"`` or ``"time limit"``.
         notes: What a reader must know.
@@ -93,12 +93,12 @@ class Result:
 
     @property
     def steady_host_us(self) -> float:
-        """Host time of a call back to back, or of a single one where there are no loops."""
+        """Host time of a call back to back, or of a single call if there are no loops."""
         return self.host_us if self.loop_host_us is None else self.loop_host_us
 
     @property
     def half_width(self) -> float | None:
-        """Half-width of the median's interval as a share of it; None where it is not known."""
+        """Half-width of the median's interval as a share of the median; None if it is unknown."""
         if self.interval_us is None:
             return None
         low, high = self.interval_us
@@ -108,7 +108,7 @@ class Result:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the function."""
-        # Both of a loop or both of single calls: the one beside the other would mean nothing.
+        # Both times are of a loop, or both of single calls: they could not be compared otherwise.
         looped = self.loop_us is not None
         return judge(
             kind=self.kind,
@@ -148,7 +148,7 @@ class Result:
         """Draws the samples in their order and their distribution.
 
         Args:
-            file: Where to write; the ending (``.png``, ``.svg``) says the format.
+            file: The file to write; its suffix (``.png``, ``.svg``) decides the format.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -191,7 +191,7 @@ class Comparison(Mapping[str, Result]):
 
     @property
     def fastest(self) -> Result:
-        """The one with the lowest median."""
+        """The result with the lowest median."""
         return min(self._results.values(), key=lambda each: each.device_us)
 
     def json(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class Comparison(Mapping[str, Result]):
         """Draws the samples in their order and their distributions.
 
         Args:
-            file: Where to write; the ending (``.png``, ``.svg``) says the format.
+            file: The file to write; its suffix (``.png``, ``.svg``) decides the format.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -243,16 +243,16 @@ def result_of(
     """The figures of a run.
 
     Args:
-        run: What was seen.
-        name: The contender's.
-        kind: Of the device.
-        device: In words.
+        run: The measurements.
+        name: The contender's name.
+        kind: The kind of device.
+        device: The device in words.
         mode: How it was measured.
         l2: Whether the cache was flushed.
         graph: Whether a graph was replayed.
-        notes: What concerns all contenders.
-        memory_share_of_us: Microseconds that the call's bytes take at the peak.
-        compute_share_of_us: Microseconds that the call's operations take at the peak.
+        notes: Notes that concern all contenders.
+        memory_share_of_us: Microseconds that the call's bytes take at the measured peak.
+        compute_share_of_us: Microseconds that the call's operations take at the measured peak.
     """
     kept = run.sifted.kept
     times = tuple(each.us for each in kept)
@@ -295,5 +295,5 @@ def result_of(
 
 
 def _ratio(part: float, whole: float) -> float | None:
-    """None of a call that did nothing between the events."""
+    """The ratio; None for a call that did nothing between the events."""
     return part / whole if whole else None

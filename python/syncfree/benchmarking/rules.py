@@ -1,4 +1,4 @@
-"""When a warm-up has settled, which samples count, and when there are enough. No torch."""
+"""When a warm-up has settled, which samples count, and when they are enough. Uses no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mode = Literal["steady", "burst", "idle_gap"]
 
 LEAST_WINDOW = 8
 DRIFT = 0.01
-# Stamps on a 100 microsecond call read the clock to about 3 %.
+# For a call of 100 microseconds, stamps give the clock to about 3 %.
 CLOCK_SPREAD = 0.03
 LOW_CLOCK = 0.9
 LEAST_SAMPLES = 10
@@ -24,12 +24,12 @@ CONFIDENCE = 0.95
 
 
 def drift(samples: Sequence[Sample]) -> float | None:
-    """Relative change of the median from the last quarter but one of the samples to the last.
+    """Relative change of the median from the third quarter of the samples to the last one.
 
-    Quarters, because windows of a fixed length would see nothing of a slow ramp.
+    Quarters, because windows of a fixed length would not see a slow ramp.
 
     Returns:
-        None before there are enough; 0 where the change is within the noise of the medians.
+        None if there are too few samples; 0 if the change is within the noise of the medians.
     """
     width = _window(samples)
     if len(samples) < 2 * width:
@@ -45,12 +45,12 @@ def drift(samples: Sequence[Sample]) -> float | None:
 
 
 def clock_spread(samples: Sequence[Sample]) -> float | None:
-    """Relative spread of the clock over the last half; None where too few clocks are known."""
+    """Relative spread of the clock over the last half; None if too few clocks are known."""
     width = _window(samples)
     known = sorted(mhz for mhz in map(_clock, samples[-2 * width :]) if mhz is not None)
     if len(known) < width:
         return None
-    # Between quartiles: a single stamp may be off.
+    # Between quartiles, because a single stamp may be wrong.
     low, high = known[len(known) // 4], known[-1 - len(known) // 4]
     return (high - low) / high
 
@@ -66,7 +66,7 @@ def is_settled(samples: Sequence[Sample]) -> bool:
 
 
 def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the median; None of too few samples."""
+    """The 95 % interval of the median; None if there are too few samples."""
     low, high = median_interval(values, CONFIDENCE)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
@@ -82,10 +82,10 @@ def is_precise(values: Sequence[float], precision: float) -> bool:
 
 @dataclass
 class Sifted:
-    """Samples that count, and what became of the others.
+    """Samples that count, and why others do not.
 
     Args:
-        kept: Those that count.
+        kept: The samples that count.
         discards: How many do not, by reason.
         notes: What a reader must know about those that count.
     """
@@ -96,11 +96,11 @@ class Sifted:
 
 
 def sift(samples: Sequence[Sample], mode: Mode) -> Sifted:
-    """Leaves out samples that say nothing about the function, and never most of them.
+    """Leaves out samples that say nothing about the function, but never most of them.
 
-    A sample with a problem of its own never counts. A reason of the surroundings (hardware
-    slow-down, low clock) that holds for more than half of the rest is no exception but the state of
-    this machine: those samples stay, and a note says so.
+    A sample with a problem of its own does not count, unless all have one. An external reason
+    (hardware slow-down, low clock) that holds for more than half of the rest is not an exception
+    but the state of this machine: those samples are kept, and a note says so.
     """
     found = Sifted([])
     for each in samples:
@@ -118,7 +118,7 @@ def sift(samples: Sequence[Sample], mode: Mode) -> Sifted:
         if 2 * count > len(blames):
             found.notes.append(f"{count} of {len(blames)} samples with {reason}: all kept")
             blames = ["" if blame == reason else blame for blame in blames]
-    # Two reasons may together hold for most of them, too.
+    # Several reasons together may hold for most samples too.
     if 2 * sum(map(bool, blames)) > len(blames):
         found.notes.append(
             f"most samples with {' or '.join(sorted(set(filter(None, blames))))}: all kept"
@@ -134,7 +134,7 @@ def _blame(sample: Sample, highest: float | None, mode: Mode) -> str:
     if faults:
         return " and ".join(reasons_in_words(faults))
     mhz = _clock(sample)
-    # After an idle gap a low clock is what is being looked for.
+    # After an idle gap, a low clock is a part of what is measured.
     if mode != "idle_gap" and mhz is not None and highest is not None and mhz < LOW_CLOCK * highest:
         return f"a clock below {LOW_CLOCK:.0%} of the highest seen"
     return ""

@@ -1,4 +1,4 @@
-"""What one timed call gives. Knows nothing of torch."""
+"""The figures of one timed call, and of a loop of calls. Uses no torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Sample:
     """One timed call.
 
     Args:
-        us: Microseconds between the events on a GPU; of the monotonic clock on a CPU.
+        us: Microseconds between the events on a GPU; by the monotonic clock on a CPU.
         host_us: Microseconds until the call returned to the host.
         megahertz: Effective clock during the call; None below about 50 microseconds.
-        device_allocations: Blocks that the allocator fetched from the driver meanwhile.
-        problem: Why it cannot count; empty for a good one.
-        reading: What NVML said last.
+        device_allocations: How often the allocator asked the driver for memory meanwhile.
+        problem: Why the sample cannot count; empty for a good one.
+        reading: The last reading of NVML.
     """
 
     us: float
@@ -29,7 +29,7 @@ class Sample:
 
     @property
     def seconds(self) -> float:
-        """How long it kept host or GPU."""
+        """How long the call occupied the host or the GPU, whichever is longer."""
         return max(self.us, self.host_us) * 1e-6
 
 
@@ -38,7 +38,7 @@ class Loop:
     """Calls back to back.
 
     Args:
-        us: Microseconds a call until all of them are done; None if that held other work too.
+        us: Microseconds per call until all are done; None if other work was among them.
         host_us: Microseconds until a call returned to the host.
     """
 

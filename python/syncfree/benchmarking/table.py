@@ -18,7 +18,7 @@ HEADS = ("median", "95 %", "n", "ratio", "host in\na loop", "MHz", "peak", "MiB"
 
 
 def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
-    """One row a contender; ratios are to the first one."""
+    """One row for each contender; ratios are relative to the first."""
     table = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
@@ -69,5 +69,5 @@ def as_table(results: Mapping[str, Result], title: str | None = None) -> Table:
 
 
 def _ratio_text(ratio: float) -> str:
-    """Two decimals, and two digits where those would be 0.00 of what is a thousand times faster."""
+    """Two decimals; below 0.1 two significant digits, which would otherwise become 0.00."""
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}"

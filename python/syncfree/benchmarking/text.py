@@ -30,7 +30,7 @@ def precision_text(result: Result) -> str:
 
 
 def manner_text(result: Result) -> str:
-    """By which clock, and behind a gate or not."""
+    """How it was measured: by which clock, with or without a gate."""
     if result.kind == "cpu":
         return "CPU clock"
     gate = "behind a gate" if result.gated else "without a gate"
@@ -56,7 +56,7 @@ def surroundings_text(result: Result) -> str:
 
 
 def host_text(result: Result) -> str:
-    """Of a call back to back as far as that is known, and of a single one."""
+    """The host time of a call back to back, if it is known, and of a single call."""
     single = duration(result.host_us)
     if result.kind == "cpu":
         return single

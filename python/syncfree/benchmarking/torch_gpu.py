@@ -1,4 +1,4 @@
-"""One GPU as torch knows it: streams, cache, memory, graphs."""
+"""The services of torch for one GPU: streams, cache, memory, graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from syncfree.errors import BenchmarkError
 
-# The replacement is not strictly least recently used: once its size would leave lines behind.
+# The cache's replacement policy is not strictly LRU: reading just its size would leave old lines.
 FLUSH_FACTOR = 4
 CALLS_BEFORE_CAPTURE = 3
 _flush_buffers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -20,7 +20,7 @@ class TorchGpu:
 
     Args:
         index: The device's number.
-        wait_tiers: Tiers of the sync detector to ask, in this order, until one names a line.
+        wait_tiers: Tiers of the sync detector to use, in this order, until one names a line.
     """
 
     def __init__(self, index: int, wait_tiers: Sequence[Any] = (2, "auto")) -> None:
@@ -42,34 +42,35 @@ class TorchGpu:
     def flush_l2(self) -> None:
         """Enqueues a read of more than the L2 cache holds.
 
-        Reads, because a fill would leave dirty lines whose way to memory the call would pay for.
+        It reads, because a fill would leave dirty lines, and the call would pay for writing them
+        back.
         """
         source, total = self._flush_buffer()
         torch.sum(source, dim=0, out=total)
 
     def fork(self, streams: Sequence[Any]) -> None:
-        """Makes streams wait for the current one."""
+        """Makes the streams wait for the current one."""
         if streams:
             here = torch.cuda.current_stream(self.index)
             for each in streams:
                 each.wait_stream(here)
 
     def join(self, streams: Sequence[Any]) -> None:
-        """Makes the current stream wait for streams."""
+        """Makes the current stream wait for the streams."""
         if streams:
             here = torch.cuda.current_stream(self.index)
             for each in streams:
                 here.wait_stream(each)
 
     def capture(self, call: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-        """A CUDA graph's replay.
+        """Captures a call into a CUDA graph; returns its replay.
 
         Raises:
             BenchmarkError: The call cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
-        # What is made at the first call on a stream, autograd's and libraries' state, must not be
-        # made while capturing.
+        # Autograd and libraries create state at the first call on a stream, which must not happen
+        # during the capture.
         side = torch.cuda.Stream(self.index)
         self.fork([side])
         with torch.cuda.stream(side):
@@ -84,12 +85,12 @@ class TorchGpu:
                 f"graph=True: the call cannot be captured into a CUDA graph: {error}. A call that "
                 "waits for the GPU never can: syncfree.detect_syncs names the lines"
             ) from error
-        # The graph's outputs live in its pool; the bound method keeps the graph.
+        # The bound method keeps the graph alive, and with it the pool that its outputs live in.
         replay: Callable[[], Any] = graph.replay
         return replay
 
     def peak_bytes(self, call: Callable[[], Any]) -> int:
-        """Most memory above what was there that a call takes."""
+        """Peak memory of a call beyond what was in use before."""
         self.synchronize()
         before = torch.cuda.memory_allocated(self.index)
         torch.cuda.reset_peak_memory_stats(self.index)
@@ -98,7 +99,7 @@ class TorchGpu:
         return max(0, torch.cuda.max_memory_allocated(self.index) - before)
 
     def device_allocations(self) -> int:
-        """How often the allocator asked the driver for memory so far."""
+        """How often the allocator has asked the driver for memory so far."""
         return int(torch.cuda.memory_stats(self.index).get("num_device_alloc", 0))
 
     def waits_of(self, call: Callable[[], Any]) -> str:
@@ -117,7 +118,7 @@ class TorchGpu:
 def waits_of(call: Callable[[], Any], tiers: Sequence[Any]) -> str:
     """The lines at which a call makes the host wait, as the sync detector sees them.
 
-    Tier 2 stands first: tier 3 takes CUPTI, and a later `torch.profiler` would lose its GPU events.
+    Tier 2 comes first, because tier 3 takes CUPTI, after which `torch.profiler` sees no GPU events.
     """
     from syncfree.detector import detect_syncs
     from syncfree.detector.places import installed_name
@@ -129,7 +130,8 @@ def waits_of(call: Callable[[], Any], tiers: Sequence[Any]) -> str:
         if found:
             shown = []
             for each in found[:3]:
-                # Result files go to other machines: a package's file is called as there.
+                # Result files are read on other machines, so a package's file gets its portable
+                # name.
                 file = installed_name(each.frame.file) or each.frame.file
                 shown.append(f"{file}:{each.frame.line} ({each.event.api}: {each.source})")
             more = f" and {len(found) - 3} lines more" if len(found) > 3 else ""

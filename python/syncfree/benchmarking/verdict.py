@@ -1,4 +1,4 @@
-"""What bounds a function, in words, from its figures. No torch."""
+"""What bounds a function, in words, decided from its figures. Uses no torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Literal
 
 from syncfree.timing.verdicts import duration
 
-LAUNCH_BOUND = 0.8  # the host's share of the plain time
+LAUNCH_BOUND = 0.8  # host time over the time between the events
 CONFIRMED = 1.2  # plain time over gated time
 NEAR_PEAK = 0.6
-_MORE_THAN_MEMORY_GIVES = 1.1  # beyond noise: what found the peak was disturbed
+_MORE_THAN_MEMORY_GIVES = 1.1  # more than noise: the measurement of the peak was disturbed
 
 Kind = Literal["waits", "launch-bound", "memory-bound", "compute-bound", "gpu-bound", "cpu"]
 
@@ -20,8 +20,8 @@ class Verdict:
     """What bounds a function.
 
     Args:
-        kind: In one word.
-        text: With figures, and what to do.
+        kind: The bound in one word.
+        text: An explanation with figures, and what to do.
     """
 
     kind: Kind
@@ -44,11 +44,11 @@ def judge(
     """What bounds a function.
 
     Args:
-        kind: Of the device.
-        device_us: Median between the events.
+        kind: The kind of device.
+        device_us: Median time between the events.
         host_us: Median of the host's time for the call.
-        plain_us: Median between the events without a gate, beside gated samples.
-        not_gateable: Why the call cannot stand behind a gate.
+        plain_us: Median time of the call without a gate, alone or in a loop; None if unknown.
+        not_gateable: Why the call cannot be enqueued behind a gate.
         memory_share: Share of the measured read bandwidth.
         compute_share: Share of the measured arithmetic rate.
 

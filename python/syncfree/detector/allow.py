@@ -1,4 +1,4 @@
-"""Waits that are meant: `allow_sync("reason")`, `# sync-ok: reason`, and lists of patterns."""
+"""Waits that are intended: `allow_sync("reason")`, `# sync-ok: reason`, and lists of patterns."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _reasons: Scoped[tuple[str, ...]] = Scoped("syncfree_allowed", ())
 
 
 class allow_sync:
-    """Allows the waits inside of it: regions around do not count them.
+    """Allows the waits inside of it: surrounding regions do not count them.
 
-    A context manager and a decorator of functions and coroutine functions, also of static and class
-    methods, which costs a few microseconds where no region is open. It also covers the asyncio
-    tasks and, inside a region, the threads that are started within.
+    A context manager, and a decorator for functions, coroutine functions, static and class methods.
+    It costs a few microseconds if no region is open. It also covers asyncio tasks and, inside a
+    region, threads that are started within it.
 
     Args:
         reason: Why the wait is intended; the report shows it.
 
     Raises:
         ValueError: The reason is empty.
-        TypeError: The reason is not a string, as in ``@allow_sync`` without one, or a generator is
-            decorated.
+        TypeError: The reason is not a string, as in ``@allow_sync`` without one, or a generator
+            function is decorated.
 
     Example:
         >>> import syncfree
@@ -58,7 +58,7 @@ class allow_sync:
 
     def __call__(self, function: F) -> F:
         """Allows the waits of each call of a function."""
-        if isinstance(function, (staticmethod, classmethod)):  # the decorator stands above these
+        if isinstance(function, (staticmethod, classmethod)):  # decorated above @staticmethod
             return type(function)(self(function.__func__))
         reason, kind = self._reason, kind_of_call(function)
         if "generator" in kind:
@@ -93,10 +93,10 @@ def _checked(reason: str) -> str:
 
 
 def check_patterns(patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
-    """The patterns of an ``allow=`` argument.
+    """The patterns of an ``allow=`` argument, as a tuple.
 
     Raises:
-        TypeError: They are not a list of texts and functions.
+        TypeError: They are not a list of strings and functions.
     """
     if isinstance(patterns, str):
         raise TypeError(f"allow takes a list of patterns, so write allow=[{patterns!r}]")
@@ -110,7 +110,7 @@ def check_patterns(patterns: Sequence[Pattern]) -> tuple[Pattern, ...]:
 
 
 def reason_for(event: Event, patterns: Sequence[Pattern] = ()) -> str | None:
-    """Why an event is allowed where this is called; None if it is not."""
+    """Why an event is allowed in the scope of the caller; None if it is not."""
     reasons = _reasons.get()
     if reasons:
         return reasons[-1]
@@ -137,7 +137,7 @@ def _matches(event: Event, pattern: Pattern) -> bool:
         names = (frame.function, frame.function.rpartition(".")[2], frame.file, str(frame))
         if any(fnmatchcase(name, pattern) for name in names):
             return True
-        # "metrics.py" and "evaluation/metrics.py:12" name files by their last parts.
+        # Patterns such as "metrics.py" and "evaluation/metrics.py:12" match the end of a path.
         if fnmatchcase(frame.file, f"*/{pattern}") or fnmatchcase(str(frame), f"*/{pattern}"):
             return True
     return False

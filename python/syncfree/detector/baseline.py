@@ -1,9 +1,9 @@
-"""A ratchet: sites that are known pass, new ones fail, vanished ones are reported.
+"""A ratchet: known sites pass, new ones fail, vanished ones are reported.
 
-A site is known by its file, function and api, not by its line number, so that edits above it change
-nothing. Several sites of one function and api are told apart by their text; where that was edited,
-their number decides. The same goes for the program's line behind a wait inside of a package or of
-the standard library, which is a part of the site.
+A site is identified by its file, function and api, not by its line number, so that edits above it
+change nothing. Several sites with the same function and api are told apart by the text of their
+lines; if that was edited, as many pass as are known. For a wait inside of a package or the standard
+library, the site includes the program's line that led to it, which is treated in the same way.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class KnownSite:
     """A wait that is accepted for now.
 
     Args:
-        file: Relative to the root of the project; of packages from `site-packages` on, of the
-            standard library from `stdlib` on.
+        file: Relative to the root of the project; for packages it begins with `site-packages`, for
+            the standard library with `stdlib`.
         function: Qualified name.
-        api: What waited.
+        api: The call that waited.
         source: Text of the line.
-        caller: File, function and text of the program's line behind a wait inside of a package or
-            of the standard library; empty for other waits. A site of such a wait without it knows
-            the wait whoever calls.
+        caller: File, function and text of the program's line that led to a wait inside of a package
+            or the standard library; empty for other waits. If it is empty although the wait is
+            inside of a package, the site matches the wait of any caller.
         tests: Names of the tests that reach it; empty outside of pytest.
     """
 
@@ -50,11 +50,11 @@ class KnownSite:
 
     @property
     def key(self) -> Key:
-        """What stays the same when the line, or the one that called, is edited."""
+        """The part that stays the same when the line, or the calling line, is edited."""
         return self.file, self.function, self.api, *self.caller[:2]
 
     def without_caller(self) -> KnownSite:
-        """As a baseline has it that does not know who calls."""
+        """The site of a baseline entry that has no caller, and so matches any caller."""
         return replace(self, caller=())
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class KnownSite:
 
 @dataclass
 class Difference:
-    """Findings beside a baseline."""
+    """The result of a comparison of findings with a baseline."""
 
     known: list[Finding]
     new: list[Finding]
@@ -75,10 +75,10 @@ class Difference:
 
 
 class Baseline:
-    """The sites that a project knows of.
+    """The known sites of a project.
 
     Args:
-        sites: The known ones.
+        sites: The known sites.
         root: The folder that files are relative to.
 
     Example:
@@ -94,7 +94,7 @@ class Baseline:
 
     @classmethod
     def of(cls, findings: Iterable[Finding], root: Path) -> Baseline:
-        """A baseline that knows these findings, without those that do not count."""
+        """A baseline of these findings, without the conditional ones."""
         return cls((site(same[0], root) for same in _by_line(findings)), root)
 
     @classmethod
@@ -104,10 +104,10 @@ class Baseline:
         Args:
             file: The file.
             root: The folder that files are relative to.
-            written_by: The option that writes it, which the error names where there is none.
+            written_by: The option that writes it, for the error if there is no file.
 
         Raises:
-            DetectorError: There is no such file, or it is neither.
+            DetectorError: There is no such file, or it is neither a baseline nor a report.
         """
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
@@ -131,10 +131,10 @@ class Baseline:
         return cls((_site_from_json(each, root) for each in _known_lines(document)), root)
 
     def write(self, file: Path) -> None:
-        """Writes the file, sorted, so that a change of it is easy to review.
+        """Writes the file, sorted, so that its changes are easy to review.
 
         Raises:
-            DetectorError: It cannot be written.
+            DetectorError: The file cannot be written.
         """
         findings = [
             {"file": each.file, "function": each.function, "api": each.api, "source": each.source}
@@ -149,7 +149,7 @@ class Baseline:
             raise DetectorError(f"cannot write the baseline {file}: {error.strerror}") from None
 
     def compare(self, findings: Iterable[Finding]) -> Difference:
-        """Which findings are known and which are new, and which known sites did not show."""
+        """Which findings are known, which are new, and which known sites have vanished."""
         known: list[Finding] = []
         unseen = list(self.sites)
         of_any_caller = {each for each in self.sites if not each.caller}
@@ -177,7 +177,7 @@ class Baseline:
 
 
 def _by_line(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
-    """Those that count, line by line: which forward lines are known differs from run to run."""
+    """The findings that wait, grouped by line, because the forward lines differ between runs."""
     lines: dict[Line, list[Finding]] = {}
     for each in findings:
         if each.waits:
@@ -186,7 +186,7 @@ def _by_line(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
 
 
 def site(finding: Finding, root: Path, tests: tuple[str, ...] = ()) -> KnownSite:
-    """How a baseline names the place of a finding."""
+    """The site of a finding."""
     caller = finding.event.caller
     return KnownSite(
         portable(finding.file, root),
@@ -199,7 +199,7 @@ def site(finding: Finding, root: Path, tests: tuple[str, ...] = ()) -> KnownSite
 
 
 def portable(file: str, root: Path) -> str:
-    """A file's name that is the same on another machine."""
+    """A name of a file that is the same on every machine."""
     installed = installed_name(file)
     if installed:
         return installed
@@ -210,7 +210,7 @@ def portable(file: str, root: Path) -> str:
 
 
 def _known_lines(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Of a report what counts, once for a line; each site of a baseline stands for itself."""
+    """The entries that wait: of a report one for each line, of a baseline all."""
     lines: dict[Any, Mapping[str, Any]] = {}
     for number, each in enumerate(document["findings"]):
         if each.get("verdict") != Verdict.CONDITIONAL.value:
@@ -219,7 +219,7 @@ def _known_lines(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _line_in(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What all findings of a report have in common that are of one line."""
+    """The key of a line: equal for all findings of a report at that line."""
     return values["file"], values["line"], values["api"], str(_caller_in(values))
 
 

@@ -1,4 +1,4 @@
-"""What a call gives: a result, or something that runs the code of the function later."""
+"""What a call of a function returns: a result, or an object that runs the code later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CallKind = Literal["plain", "coroutine", "generator", "asynchronous generator"]
 
 
 def kind_of_call(function: Any) -> CallKind:
-    """What a call of a function, or of an object that is called as one, gives.
+    """What a call of a function, or of a callable object, returns.
 
     Example:
         >>> from functools import partial
@@ -23,7 +23,7 @@ def kind_of_call(function: Any) -> CallKind:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    # Of an object that is called, its method says it.
+    # For a callable object, its `__call__` decides.
     for each in (function, type(function).__call__):
         if inspect.isasyncgenfunction(each):
             return "asynchronous generator"

@@ -1,4 +1,4 @@
-"""What a tier sees (events) and what a user reads (findings). Knows nothing of torch."""
+"""Events, which a tier records, and findings, which a user reads. Does not use torch."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Frame:
 
     @property
     def statement(self) -> str:
-        """The text of the whole statement in one line, without what is indented below it."""
+        """The text of the whole statement on one line, without its body."""
         lines, _ = _statement(self.file, self.line, self.source)
         return " ".join(lines)
 
     @property
     def excerpt(self) -> str:
-        """What a report shows: the statement, or of a long one what stands from the line on."""
+        """The text that a report shows: the statement; if that is long, from this line on."""
         lines, before = _statement(self.file, self.line, self.source)
         if len(lines) < 2:
             return self.source
@@ -73,7 +73,7 @@ def _in_one(lines: Iterable[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _statement(file: str, line: int, source: str) -> tuple[list[str], int]:
-    """Its lines, and how many of them stand before the one that is asked for."""
+    """The lines of the statement at a line, and how many of them come before that line."""
     lines = linecache.getlines(file)
     around = [(first, last) for first, last in _statements("".join(lines)) if first <= line <= last]
     first, last = max(around, default=(line, line))
@@ -82,10 +82,10 @@ def _statement(file: str, line: int, source: str) -> tuple[list[str], int]:
 
 @lru_cache(maxsize=16)
 def _statements(text: str) -> list[tuple[int, int]]:
-    """First and last line of each statement; of one with a body, as of `if`, its head."""
+    """First and last line of each statement; for one with a body, such as `if`, of its head."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the file, which Python said when it was imported
+            warnings.simplefilter("ignore")  # Python gave the file's warnings at its import
             tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return []
@@ -113,24 +113,24 @@ class Event:
     """One occurrence of a wait.
 
     Args:
-        api: What waited, for example ``"Tensor.item"``, ``"aten::nonzero"``,
+        api: The call that waited, for example ``"Tensor.item"``, ``"aten::nonzero"``,
             ``"cuStreamSynchronize"``.
         verdict: How sure it is that the host waited.
-        why: One sentence: why the host waits here.
+        why: One sentence that says why the host waits here.
         stack: Innermost first, without frames of syncfree and of torch's own Python files; never
             empty.
-        blocked_us: Microseconds lost; ``None`` where it cannot be known (tier 0).
+        blocked_us: Microseconds lost; ``None`` if unknown (tiers 0 and 2).
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         bytes: Size of a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
-        op_stack: Operators of torch and nodes of autograd, innermost first.
-        forward: For work of autograd, the line of the forward pass; `FORWARD_NOT_KEPT` where that
-            is not known any more.
-        library: The C++ library that waited where Python is not the cause.
-        one_time: First occurrence of lazy loading or allocator growth, or a copy of weights or data
-            that gets them to the GPU at first.
-        outlasted_gpu: Of a GPU that was busy when the call began, whether it was done when the call
-            returned; ``None`` if it was not known to be busy.
+        op_stack: Operators of torch and nodes of autograd that were running, innermost first.
+        forward: For a wait in a backward pass, the line of the forward pass that made the autograd
+            node (the forward line); `FORWARD_NOT_KEPT` if that is no longer known.
+        library: The C++ library that waited, if the wait was not caused by Python or torch.
+        one_time: The first occurrence of lazy loading or allocator growth, or the first copy of
+            weights or data to the GPU.
+        outlasted_gpu: If the GPU was known to be busy when the call began: whether it was done when
+            the call returned; otherwise ``None``.
         reader: The function of torch's own Python code that waits, called at the innermost line.
     """
 
@@ -151,7 +151,10 @@ class Event:
 
     @property
     def caller(self) -> Frame | None:
-        """For a wait inside of a package or the standard library, the program's line behind it."""
+        """The program's line that led to a wait inside of a package or the standard library.
+
+        None for other waits.
+        """
         if not installed_name(self.stack[0].file):
             return None
         return next((each for each in self.stack if not installed_name(each.file)), None)
@@ -159,18 +162,18 @@ class Event:
 
 @dataclass
 class Finding:
-    """All events of one line, api and verdict, and of one forward line in a backward pass.
+    """All events with the same line, api, verdict and forward line.
 
-    Those inside of a package or the standard library are of one calling line of the program, too.
+    Events inside of a package or the standard library also share the program's calling line.
 
     Args:
-        event: The first of them.
+        event: The first of them, or the first that is not a one-time matter.
         count: How many there were.
-        blocked_us: Microseconds lost by all of them; ``None`` where it cannot be known.
+        blocked_us: Microseconds lost by all of them; ``None`` if unknown.
         suggestion: What to write instead.
         ranks: Processes of a distributed run that saw it; empty for a single process.
-        proof: ``"proven"`` or ``"not proven"`` behind a spinning kernel; empty if nobody tried.
-        known: Whether the baseline that it was compared with knows it; ``None`` without one.
+        proof: ``"proven"`` or ``"not proven"`` by a spinning kernel; empty if nobody tried.
+        known: Whether the baseline has it; ``None`` if it was not compared with one.
     """
 
     event: Event
@@ -188,22 +191,22 @@ class Finding:
 
     @property
     def file(self) -> str:
-        """The guilty line's file."""
+        """The file of the line that waits."""
         return self.frame.file
 
     @property
     def line(self) -> int:
-        """The guilty line's number."""
+        """The number of the line that waits."""
         return self.frame.line
 
     @property
     def function(self) -> str:
-        """The function that holds the guilty line."""
+        """The function with the line that waits."""
         return self.frame.function
 
     @property
     def source(self) -> str:
-        """The guilty line's text."""
+        """The text of the line that waits."""
         return self.frame.source
 
     @property
@@ -222,17 +225,17 @@ Site = tuple[Line, "Frame | None"]
 
 
 def line_of(event: Event) -> Line:
-    """What all findings of one line have in common, whatever forward lines they are for."""
+    """The key of a line: equal for all its findings, whatever their forward lines."""
     return event.stack[0], event.caller, event.api, event.verdict
 
 
 def site_of(event: Event) -> Site:
-    """What the events of one finding have in common."""
+    """The key of a finding: equal for all its events."""
     return line_of(event), event.forward
 
 
 class Recorder:
-    """Adds events up to findings; any thread may record.
+    """Collects events into findings; any thread may record.
 
     Example:
         >>> from syncfree.detector.findings import Event, Frame, Recorder, Verdict
@@ -254,26 +257,26 @@ class Recorder:
         with self._lock:
             finding = self._findings.get(site_of(event))
             if finding is None:
-                # The suggestion reads the source line, so it is made when somebody looks.
+                # The suggestion needs the source line, so it is made only when somebody asks.
                 self._findings[site_of(event)] = Finding(event, 1, event.blocked_us, "")
                 return
             finding.count += 1
             if finding.event.one_time and not event.one_time:
-                finding.event = event  # it was no matter of the first time alone
+                finding.event = event  # not only the first time, after all
             if event.blocked_us is not None:
                 finding.blocked_us = (finding.blocked_us or 0.0) + event.blocked_us
 
     def record_for_all(self, event: Event) -> None:
-        """Adds an event of which nobody knows whose code caused it: all open regions get it."""
+        """Adds an event whose cause is unknown, and which therefore goes to all open regions."""
         self.record(event)
 
     def record_lost(self, count: int) -> None:
-        """Adds calls that a tier could not keep: the findings are not complete."""
+        """Adds to the count of calls that a tier could not keep: the findings are incomplete."""
         with self._lock:
             self.lost += count
 
     def findings(self) -> list[Finding]:
-        """What was recorded so far, the most costly first: by time lost, then by count."""
+        """The findings so far, the most costly first: by time lost, then by count."""
         with self._lock:
             found = [
                 Finding(each.event, each.count, each.blocked_us, each.suggestion)
@@ -302,14 +305,14 @@ class Recorder:
 
 
 def _advised_line(finding: Finding) -> Frame:
-    """The line that says what the value is for; nobody can change those of the standard library."""
+    """The line to change: for a wait inside of the standard library, that of its caller."""
     if finding.event.caller is None or not in_standard_library(finding.file):
         return finding.frame
     return finding.event.caller
 
 
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
-    """Sorted by time lost, then by count; what is known, and what may not be a wait, stand last."""
+    """Sorted by time lost, then by count; known and conditional findings come last."""
     return sorted(
         findings,
         key=lambda each: (

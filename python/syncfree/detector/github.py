@@ -1,4 +1,4 @@
-"""A report as GitHub's workflow commands, which it shows beside the lines of a pull request."""
+"""A report as workflow commands, which GitHub shows beside the lines of a pull request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def as_github(report: Report, root: Path) -> Iterator[str]:
-    """An error for each line that waits; for a wait inside of a package, the line that called."""
+    """An error for each line that waits; for a wait inside of a package, at the calling line."""
     for each in report.findings:
         if not each.counts:
             continue

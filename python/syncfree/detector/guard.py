@@ -53,15 +53,16 @@ def no_sync(
     Args:
         function: The function, where the decorator is written without arguments.
         max_syncs: As for :func:`syncfree.detect_syncs`, like all that follow.
-        allow: What may wait.
-        tier: How waits are found.
+        allow: Waits that are intended.
+        tier: How waits are detected.
         raise_at: Where the error is raised.
         threads: Whose waits count.
 
     Raises:
-        SyncError: By the function, or at the end of the block: the host waited too often.
+        SyncError: From the decorated function, or at the end of the block: the host waited too
+            often.
         ValueError: An option has a wrong value.
-        TypeError: There is no such option, or what is decorated is not a function.
+        TypeError: There is no such option, or the decorated object is not a function.
 
     Example:
         >>> import syncfree, torch
@@ -90,7 +91,7 @@ def no_sync(
 
 
 class NoSync:
-    """`no_sync` with its options: decorates a function, or stands around blocks of code."""
+    """`no_sync` with its options: a decorator, and a context manager for blocks of code."""
 
     def __init__(self, make_region: Callable[[], Region]) -> None:
         self._make_region = make_region
@@ -108,8 +109,9 @@ class NoSync:
         return report
 
     def __exit__(self, *details: Any) -> None:
-        # Threads and tasks that share the guard may leave in another order than they entered. In
-        # another context than the block began in, none of its regions is around.
+        # Threads and tasks that share the guard may leave in another order than they entered. If
+        # the block ends in another context than it began in, `regions_here` has none of its
+        # regions.
         here = [each for each in regions_here() if each in self._open] or self._open
         if not here:
             raise DetectorError("this no_sync block is left, but it is not open: enter it first")
@@ -119,7 +121,7 @@ class NoSync:
 
 
 def _guarded(make_region: Callable[[], Region], function: Any) -> Any:
-    if isinstance(function, (staticmethod, classmethod)):  # the decorator stands above these
+    if isinstance(function, (staticmethod, classmethod)):  # decorated above @staticmethod
         return type(function)(_guarded(make_region, function.__func__))
     if not callable(function) or isinstance(function, type):
         raise TypeError(
@@ -130,7 +132,7 @@ def _guarded(make_region: Callable[[], Region], function: Any) -> Any:
     if kind == "asynchronous generator":
 
         async def guarded(*args: Any, **kwargs: Any) -> Any:
-            # An async generator cannot delegate to another, so its values are handed on one by one.
+            # An async generator has no `yield from`, so the values are passed on one by one.
             with _listening(make_region) as region:
                 generator = function(*args, **kwargs)
                 resume: Callable[[], Any] = functools.partial(anext, generator)
@@ -194,7 +196,7 @@ def _inside(region: Region) -> Iterator[None]:
 
 
 def _steps(region: Region, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """A generator whose own code is inside of the region, and its caller's is not."""
+    """Runs a generator with its own code inside of the region, and its caller's code outside."""
     resume: Callable[[], Any] = functools.partial(next, generator)
     while True:
         try:

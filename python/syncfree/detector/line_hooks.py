@@ -1,4 +1,4 @@
-"""Calls a function before chosen lines of a program, in whichever thread runs them."""
+"""Calls a function before chosen lines of a program, in the thread that runs them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Place = tuple[str, int]  # file and line
 
 
 class BeforeLines:
-    """While active, `call` gets each of some places right before it runs.
+    """While active, `call` is called with a place right before that place runs.
 
-    From Python 3.12 on `sys.monitoring` does it, at no cost for all other lines; before, a trace
-    function, which takes the place of a debugger's or a coverage tool's for that long.
+    From Python 3.12 on this uses `sys.monitoring`, which costs nothing on all other lines. Older
+    versions need a trace function, which meanwhile replaces that of a debugger or a coverage tool.
 
     Args:
         places: Files, as code objects name them, and lines.

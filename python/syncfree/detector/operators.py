@@ -1,9 +1,10 @@
 """Which operators of torch a thread is inside of, and which line made a node of autograd.
 
-torch tells of its operators through C++ alone (``at::RecordFunction``), and keeps that compatible
-only within one minor version. So a small library (csrc/record) is built for the torch that is there
-at build time, and loaded only where the same one runs: ``lib/libsyncfree_record-2.13.so``, for
-example. Without it everything else works, and reports say what is missing.
+torch reports its operators only to C++ (``at::RecordFunction``), and that interface is compatible
+only within one minor version. So a small library (csrc/record) is built for the torch that is
+present at build time, and is loaded only into the same minor version:
+``lib/libsyncfree_record-2.13.so``, for example. Without it everything else works, and reports say
+what is missing.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from syncfree.detector.stack import machinery
 _MISSING = "operators around waits and forward lines are not known: "
 _BUILD_AGAIN = "build it again with this torch installed: pip install --force-reinstall --no-deps ."
 
-# The engine has an entry around that of a node, which repeats the node's name.
+# The engine's own entry around each node, which repeats the node's name.
 _ENGINE = "autograd::engine::evaluate_function: "
-# How torch gets to handlers in Python, of tier 0 for instance: no operators.
+# Entries for torch's calls of Python handlers, such as those of tier 0, which are no operators.
 _HANDLERS = ("PythonDispatchMode", "PythonSubclass")
 
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
 class Listening:
-    """While entered, torch tells which operators run. One at a time in a process.
+    """While entered, torch reports which operators run. At most one is active in a process.
 
     Attributes:
-        missing: What will not be known and why; empty where all is.
+        missing: What will not be known and why; empty if everything will.
     """
 
     def __init__(self) -> None:
@@ -65,20 +66,20 @@ class Listening:
 
 
 def operators_here() -> tuple[tuple[str, ...], Frame | None]:
-    """Of the calling thread: operators, innermost first, and the line of the forward pass."""
+    """The operators that the calling thread is inside of, innermost first, and its forward line."""
     names, forward, is_backward = _runtime.running_operators()
     return operator_stack(names), forward_line(forward, is_backward)
 
 
 def forward_line(place: tuple[str, int, str] | None, is_backward: bool) -> Frame | None:
-    """The forward line of a node of autograd; None outside of any."""
+    """The forward line of a node of autograd; None outside of a backward pass."""
     if place is not None:
         return Frame(*place)
     return FORWARD_NOT_KEPT if is_backward else None
 
 
 def operator_stack(names: Sequence[str]) -> tuple[str, ...]:
-    """What torch told, without entries that say nothing of their own."""
+    """The entries that torch reported, without those that add no information."""
     kept: list[str] = []
     for name in names:
         if name not in _HANDLERS and not (kept and name == _ENGINE + kept[-1]):
@@ -87,7 +88,7 @@ def operator_stack(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def library_name(torch_version: str) -> str:
-    """The library for a version of torch.
+    """The name of the library for a version of torch.
 
     Example:
         >>> from syncfree.detector.operators import library_name
@@ -100,7 +101,7 @@ def library_name(torch_version: str) -> str:
 
 
 class _NotThereError(Exception):
-    """There is no library for this torch; says why."""
+    """There is no library for this torch; the message says why."""
 
 
 def _library() -> ctypes.CDLL:

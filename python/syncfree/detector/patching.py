@@ -1,4 +1,4 @@
-"""Replaces an attribute for a time, and leaves no trace."""
+"""Replaces an attribute temporarily, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 class Patch:
     """An attribute of a module or class that is replaced between `install` and `remove`.
 
-    Somebody may patch on top of ours and stay longer: then ours remains in place and passes on.
+    Other code may patch on top of the replacement and stay longer. Then the replacement remains in
+    place and calls the original.
 
     Args:
         owner: The module or class.

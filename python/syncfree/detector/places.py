@@ -1,4 +1,4 @@
-"""Whose code a file holds: the program's own, or that of a package or the standard library."""
+"""Whether a file is the program's own, or that of an installed package or the standard library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STANDARD_ANYWHERE = re.compile(r".*/lib(?:64)?/python3\.\d+t?/(.+)", re.DOTALL)
 
 @functools.lru_cache(maxsize=4096)
 def installed_name(file: str) -> str:
-    """What a file is called on each machine that has it installed; empty for the program's own.
+    """A name that an installed file has on every machine; empty for the program's own files.
 
     Example:
         >>> from syncfree.detector.places import installed_name
@@ -35,5 +35,5 @@ def installed_name(file: str) -> str:
 
 
 def in_standard_library(file: str) -> bool:
-    """Whether a file came with Python."""
+    """Whether a file belongs to Python's standard library."""
     return installed_name(file).startswith(_STANDARD)

@@ -10,23 +10,24 @@ _PRAGMA = re.compile(r"#\s*sync-ok\b:?[ \t]*(.*)")
 
 
 def has_empty_pragma(file: str, line: int) -> bool:
-    """Whether a line says `# sync-ok` without the reason that it needs."""
+    """Whether a line has a `# sync-ok` without the required reason."""
     found = _PRAGMA.search(linecache.getline(file, line))
     return found is not None and not found[1].strip()
 
 
 @functools.lru_cache(maxsize=4096)
 def pragma(file: str, line: int) -> str | None:
-    """The reason of a `# sync-ok: reason` on a line, or in the comment right above it.
+    """The reason given by `# sync-ok: reason` on a line, or in the comment lines right above it.
 
-    None without one. A pragma without a reason allows nothing.
+    None if there is none. A pragma without a reason allows nothing.
     """
     text = linecache.getline(file, line)
     while text:
         found = _PRAGMA.search(text)
         if found:
             return found[1].strip() or None
-        # Above, only lines of their own: the pragma of another statement is not meant for this one.
+        # Above the line only pure comment lines count: a comment behind another statement is for
+        # that statement.
         line -= 1
         above = linecache.getline(file, line)
         text = above if above.lstrip().startswith("#") else ""

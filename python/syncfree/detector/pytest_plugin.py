@@ -69,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ratchet = Ratchet(file.absolute(), config.rootpath, update)
     ratchet.check()
     config.stash[_ratchet] = ratchet
-    # With xdist every process compares, and the first one hears of all tests and sums up.
+    # With xdist every process compares; the controller gets the reports of all tests and sums up.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ratchet, "syncfree-ratchet")
 
@@ -82,7 +82,7 @@ def _virtual_device(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Without a GPU the fixtures of tests that are judged see the virtual one as well."""
+    """Without a GPU, the fixtures of a judged test see the virtual device too."""
     if not isinstance(item, pytest.Function):
         return
     if item.get_closest_marker("no_sync") is not None or "no_sync" in item.fixturenames:
@@ -93,7 +93,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """What outlives a test must not hold the virtual device, which others do not have."""
+    """Fixtures of a wider scope run outside of tier 0, because other tests use them too."""
     if fixturedef.scope == "function":
         return (yield)
     with request.config.stash[_device].left():
@@ -102,7 +102,7 @@ def pytest_fixture_setup(
 
 @pytest.fixture
 def no_sync(request: pytest.FixtureRequest) -> Iterator[Callable[..., Guard]]:
-    """A maker of guards, which take ``max``, ``allow`` and ``warmup``, for `with` blocks.
+    """A function of ``max``, ``allow`` and ``warmup`` that makes guards for `with` blocks.
 
     A guard may be entered again and again; its first `warmup` blocks are not judged.
     """
@@ -140,14 +140,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """The same for methods of a `unittest.TestCase`, which that calls between its own set-ups."""
+    """The same for methods of a `unittest.TestCase`, which calls them itself after `setUp`."""
     marker = item.get_closest_marker("no_sync")
     if marker is None or not isinstance(item, pytest.Function):
         return
     if item.cls is not None and issubclass(item.cls, unittest.TestCase):
         case = item.instance
         item.obj = _judged(item.obj, marker, item)
-        # Pytest does this itself, but not for asynchronous methods.
+        # pytest does this itself, but not for asynchronous methods.
         setattr(case, item.name, item.obj)
 
 
@@ -189,7 +189,7 @@ def _judging(guard: Guard, item: pytest.Item) -> Iterator[None]:
 
 
 def _warn_if_idle(item: pytest.Item, guards: Sequence[Guard]) -> None:
-    """A test that passes as nothing in it could be judged says so."""
+    """Warns of a test that passes only because nothing in it could be judged."""
     judged = [idle for guard in guards for idle in guard.idle]
     if judged and all(judged):
         _warn_of_nothing(
@@ -209,7 +209,7 @@ def _warn_of_nothing(item: pytest.Item, reason: str) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Puts what a test found on its report, which xdist brings to the first process."""
+    """Puts the findings of a test on its report, which xdist sends to the controller."""
     report = yield
     if report.when == "call":
         item.stash[_outcome] = report.outcome
@@ -245,8 +245,8 @@ class Guard:
         warmup: How many blocks are not judged.
 
     Raises:
-        TypeError: `allow` is no list of patterns.
-        ValueError: `max` or `warmup` is no count.
+        TypeError: `allow` is not a list of patterns.
+        ValueError: `max` or `warmup` is not a count.
     """
 
     def __init__(self, item: pytest.Item, max: int, allow: Sequence[Pattern], warmup: int) -> None:
@@ -266,7 +266,7 @@ class Guard:
         self.warmup = self._left = warmup
         self.raises = True
         self.failure: SyncError | None = None
-        self.idle: list[bool] = []  # of each block that was judged
+        self.idle: list[bool] = []  # one for each judged block
 
     def __enter__(self) -> Report:
         from syncfree.detector.tiers import TierUnavailableError
@@ -274,7 +274,7 @@ class Guard:
         try:
             return self._region.__enter__()
         except TierUnavailableError as error:
-            # Of the machine, not of the test: a traceback would lead into this plugin.
+            # The machine is the cause, not the test: a traceback would lead into this plugin.
             reason = str(error)
         pytest.fail(f"--sync-tier: {reason}", pytrace=False)
 

@@ -1,4 +1,4 @@
-"""`--sync-baseline`: waits that are known pass, new ones fail, vanished ones are named."""
+"""`--sync-baseline`: known waits pass, new ones fail, vanished ones are named."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from syncfree.detector.baseline import Baseline, KnownSite
     from syncfree.detector.report import Report
 
-# What a test found, for its report, which xdist brings to the first process.
+# The findings of a test, for its report, which xdist sends to the controller.
 FOUND = pytest.StashKey[list[dict[str, Any]]]()
 
 
 class Ratchet:
-    """The baseline of a session: what it knows, and what the session's tests found."""
+    """The baseline of a session: the known sites, and the findings of the session's tests."""
 
     def __init__(self, file: Path, root: Path, update: bool) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Ratchet:
         """Refuses, before any test runs, a file that cannot be read or written.
 
         Raises:
-            pytest.UsageError: The file is missing or no baseline, or may not be written.
+            pytest.UsageError: The file is missing, is not a baseline, or cannot be written.
         """
         from syncfree._output_places import why_no_file
         from syncfree.errors import DetectorError
@@ -46,7 +46,7 @@ class Ratchet:
             raise pytest.UsageError(f"--sync-baseline: {error}") from None
 
     def judge(self, item: pytest.Item, report: Report) -> Report:
-        """What is new in a report; notes all of it for the end of the session."""
+        """The report with only its new findings; notes all of them for the end of the session."""
         from syncfree.detector.baseline import site
 
         noted = item.stash.setdefault(FOUND, [])
@@ -82,7 +82,7 @@ class Ratchet:
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Adds up what the tests found, and which of them did not come to their end."""
+        """Collects the findings of the tests, and the tests that did not pass."""
         test = report.nodeid.partition("[")[0]
         if report.outcome != "passed":
             self._incomplete.add(test)
@@ -100,9 +100,10 @@ class Ratchet:
             self._sites[key] = KnownSite(**values, tests=tests)
 
     def _out_of_reach(self) -> list[KnownSite]:
-        """What only tests outside of this session reach, or tests that did not come to their end.
+        """Known sites of which this session cannot tell whether they vanished, so they are kept.
 
-        It has neither vanished, nor is it to be taken out.
+        Only tests that are not in this session reach them, or a test that reaches them did not
+        pass.
         """
         to_their_end = self._tests - self._incomplete
         return [
@@ -113,7 +114,7 @@ class Ratchet:
         ]
 
     def _updated(self) -> list[KnownSite]:
-        """What was found, and what is known and out of reach, each once."""
+        """The sites that were found, and the known ones that are out of reach, each once."""
         found = list(self._sites.values())
         kept = self._out_of_reach()
         merged = [_with_tests_of(each, kept) for each in found]
@@ -126,7 +127,7 @@ class Ratchet:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Writes the baseline; a session that cannot fails."""
+        """Writes the baseline; if that is impossible, the session fails."""
         if not self._update or session.exitstatus == pytest.ExitCode.INTERNAL_ERROR:
             return
         from syncfree.detector.baseline import Baseline
@@ -176,7 +177,7 @@ def _not_among(known: list[KnownSite], seen: list[KnownSite]) -> list[KnownSite]
         if same:
             rest.remove(same[0])
         elif any(other.without_caller() == each for other in seen):
-            continue  # known whoever calls
+            continue  # the known site matches any caller
         else:
             missing.append(each)
     return missing

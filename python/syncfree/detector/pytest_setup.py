@@ -1,4 +1,4 @@
-"""Fixtures of tests that must not wait: without a GPU they run inside of tier 0 too."""
+"""Without a GPU, runs the fixtures of tests that must not wait inside of tier 0 too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ FIXTURE = "_syncfree_virtual_device"
 class VirtualDevice:
     """Tier 0 around the function-scoped fixtures of a test, the test, and their teardown.
 
-    The choice of a device stands in fixtures as often as in tests. Nothing counts here: what is
-    judged is inside of a region of its own.
+    Fixtures choose the device as often as tests do. Waits in this region do not count: the judged
+    code is inside of a region of its own.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class VirtualDevice:
 
     @contextmanager
     def open(self, tier: str) -> Iterator[None]:
-        """Inside, torch sees the virtual device, if tier 0 is what the test will be judged by."""
+        """Inside, torch sees the virtual device, if the test will be judged by tier 0."""
         from syncfree.detector.regions import detect_syncs
         from syncfree.detector.tiers import BY_NAME, has_gpu
 
@@ -43,7 +43,7 @@ class VirtualDevice:
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Inside, all is as in other tests: of what is made there, they may get it too."""
+        """Inside, tier 0 is closed, as in other tests, which may get what is made there too."""
         region = self._region
         if region is None:
             yield
@@ -56,8 +56,8 @@ class VirtualDevice:
 
 
 def put_first(item: pytest.Function) -> None:
-    """The fixture that opens tier 0 comes before all others of a test but those of wider scopes."""
-    names = list(item.fixturenames)  # the item's own is that of all parameters of its function
+    """Puts the fixture that opens tier 0 before all other function-scoped fixtures of a test."""
+    names = list(item.fixturenames)  # a copy: all parametrizations of the function share the list
     if FIXTURE in names:
         return
     found = item._fixtureinfo.name2fixturedefs

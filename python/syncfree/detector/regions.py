@@ -1,4 +1,4 @@
-"""`detect_syncs`: a region of code in which waits are recorded, warned of, or refused."""
+"""`detect_syncs`: a region of code in which waits are recorded, or cause a warning or an error."""
 
 from __future__ import annotations
 
@@ -29,31 +29,32 @@ def detect_syncs(
 ) -> Region:
     """Finds every line inside a ``with`` block that makes the host wait for the GPU.
 
-    Regions may be nested, and an inner one's waits count for the outer one too. A region sees the
+    Regions may be nested; waits in an inner one count for the outer one too. A region observes the
     thread and the asyncio task that opened it, and the threads and tasks that these start. An
     exception raised in the block passes through unchanged. Nothing stays patched when the last
     region is closed.
 
     Args:
-        mode: ``"record"`` only fills the report. ``"warn"`` gives a :class:`SyncWarning` at each
-            guilty line, and ``"raise"`` raises, when the block ends with too many waits.
+        mode: What happens at the end of a block with more than ``max_syncs`` waits: ``"record"``
+            only fills the report, ``"warn"`` gives a :class:`SyncWarning` at each line that waits,
+            ``"raise"`` raises.
         max_syncs: How many waits are accepted.
-        allow: Waits that are intended: shell-style patterns of an api (``"Tensor.item"``), a
-            function of the stack, or a file (``"metrics.py"``, ``"*/site-packages/*"``), or
-            functions that take an :class:`~syncfree.detector.Event`. See also
-            :func:`syncfree.allow_sync` and the comment ``# sync-ok: reason`` on a line of the stack
-            or above it.
+        allow: Waits that are intended: shell-style patterns for an api (``"Tensor.item"``), a
+            function of the stack, or a file of the stack (``"metrics.py"``,
+            ``"*/site-packages/*"``), or functions of an :class:`~syncfree.detector.Event` that
+            return whether it is allowed. See also :func:`syncfree.allow_sync` and the comment
+            ``# sync-ok: reason`` on a line of the stack or above it.
         tier: How waits are detected: 3 (CUPTI) and 2 (torch's sync debug mode) need a GPU, 0 does
             not; ``"auto"`` takes the one that sees most. docs/detector.md says what each sees.
-        raise_at: ``"call"`` raises at the line, before the host waits; needs ``mode="raise"`` and
-            tier 2 or 0. Tier 2 then accepts no wait, so ``max_syncs`` must be 0.
-        threads: ``"all"`` also counts the threads that were already running.
+        raise_at: ``"call"`` raises at the line, before the host waits; it needs ``mode="raise"``
+            and tier 2 or 0. Tier 2 then accepts no wait, so ``max_syncs`` must be 0.
+        threads: ``"all"`` observes every thread, also those that were already running.
 
     Returns:
         A context manager; its ``as`` target is the :class:`~syncfree.detector.Report`.
 
     Raises:
-        ValueError: An argument is none of the above.
+        ValueError: An argument has a value that is not listed above.
         TypeError: ``allow`` is not a list of strings and functions.
         DetectorError: On entry: the tier cannot work here.
         SyncError: On exit, or at the line with ``raise_at="call"``: the host waited too often.
@@ -70,7 +71,7 @@ def detect_syncs(
 class Region:
     """What `detect_syncs` returns: a context manager for one block at a time.
 
-    It can be entered again after it was left, with a new report.
+    It can be entered again after it was left, and then begins a new report.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class Region:
             self.judge()
 
     def open(self) -> None:
-        """Begins to listen; code is inside of the region only between `enter` and `leave`."""
+        """Begins to listen; code is inside of the region only after `session.enter_scope`."""
         if self._is_open:
             raise DetectorError("this region is open already; make another with detect_syncs()")
         self.report = Report()
@@ -143,14 +144,14 @@ class Region:
         self._began = time.perf_counter()
 
     def close(self) -> None:
-        """Ends to listen, without a judgment."""
+        """Stops listening, without a judgment."""
         self.report.seconds = time.perf_counter() - self._began
         self.report.idle = self._is_idle()
         self._is_open = False
         session.close(self, raise_at_call=self.raises_at_call)
 
     def restart(self) -> Report:
-        """Begins a new report and its clock, and returns the one so far."""
+        """Begins a new report and restarts the clock; returns the report so far."""
         drain()
         now = time.perf_counter()
         before, after = self.report, Report(self.report.tier, self.report.note)
@@ -162,10 +163,10 @@ class Region:
         return self._seen is not None and self._seen == session.seen()
 
     def take(self, event: Event, *, may_raise: bool = True) -> None:
-        """Records an event of code inside; called by the tier where the event happened.
+        """Records an event of code inside of the region, called in the event's own scope.
 
         Raises:
-            SyncError: ``raise_at="call"``, and it was one too many.
+            SyncError: ``raise_at="call"``, and this wait is one too many.
         """
         reason = reason_for(event, self._patterns)
         if reason is not None:
@@ -177,7 +178,7 @@ class Region:
             raise self.error()
 
     def judge(self) -> None:
-        """Warns or raises, by the mode, if there were too many waits."""
+        """Warns or raises, depending on the mode, if there were too many waits."""
         if self.mode == "record" or self.report.count <= self.max_syncs:
             return
         if self.mode == "raise":
@@ -192,7 +193,7 @@ class Region:
         return SyncError(f"at most {self.max_syncs} allowed, but {self.report}", self.report)
 
     def _as_wait(self, error: BaseException | None) -> SyncError | None:
-        """Records the error by which tier 2 stops a wait; None for any other."""
+        """Records the wait if tier 2 stopped it by this error; returns None for other errors."""
         if not self.raises_at_call or error is None or isinstance(error, SyncError):
             return None
         stopped = session.tier.event_of_error(error) if session.tier is not None else None

@@ -21,12 +21,12 @@ class Report:
 
     Attributes:
         tier: Number of the tier that looked: 0, 2 or 3.
-        note: Why it was not a higher tier; empty where there is nothing to say.
+        note: Why it was not a higher tier, or what else is to be said of it; may be empty.
         seconds: Wall time of the region, 0 while it is open.
         allowed: How many waits were allowed, by reason.
-        lost: Calls that could not be kept because too many came at once; waits may be among them.
+        lost: Calls that could not be kept because too many came at once; some may be waits.
         failed: The program failed: what it did not reach is not judged.
-        idle: No operation on a tensor of the GPU ran, so nothing was judged. Only tier 0 knows.
+        idle: No operation on a CUDA tensor ran, so nothing was judged. Only tier 0 sets it.
 
     Example:
         >>> import syncfree
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """The guilty lines, the most costly first."""
+        """The lines that wait, the most costly first."""
         return self._recorder.findings() if self._fixed is None else list(self._fixed)
 
     @property
@@ -84,14 +84,14 @@ class Report:
 
     @property
     def known_count(self) -> int:
-        """How many waits the baseline knows that the report was compared with."""
+        """How many waits are known to the baseline that the report was compared with."""
         return sum(each.count for each in self.findings if each.known)
 
     @property
     def shown(self) -> list[Finding]:
-        """What texts and tables show: the findings that no baseline knows.
+        """The findings that texts and tables show: those that no baseline knows.
 
-        The first copy of a line to the GPU is told of only where no later one was a wait.
+        The one-time copy of a line is left out if a later copy of the same line was a wait.
         """
         found = self.findings
         again = {_place_of(each) for each in found if each.waits}
@@ -104,15 +104,15 @@ class Report:
         ]
 
     def record(self, event: Event) -> None:
-        """Adds an event that counts."""
+        """Adds an event that is not allowed."""
         self._recorder.record(event)
 
     def record_allowed(self, reason: str) -> None:
-        """Adds an event that was meant."""
+        """Counts an event that is allowed."""
         self.allowed[reason] = self.allowed.get(reason, 0) + 1
 
     def record_lost(self, count: int) -> None:
-        """Adds calls that the tier could not keep."""
+        """Adds to the count of calls that the tier could not keep."""
         self.lost += count
 
     def without(self, known: Iterable[Finding]) -> Report:
@@ -123,10 +123,10 @@ class Report:
         )
 
     def compared(self, known: Iterable[Finding]) -> Report:
-        """The same report with the mark of a baseline on each wait: known, or new.
+        """The same report with each wait marked as known to a baseline, or as new.
 
         Args:
-            known: Those that the baseline knows.
+            known: The findings that the baseline knows.
         """
         sites = {site_of(each.event) for each in known}
         return self.with_findings(
@@ -180,11 +180,11 @@ class Report:
         return as_sarif(self, Path.cwd() if root is None else Path(root))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy, also in another process, has what was found so far.
+        # A copied or pickled report has what was found so far.
         return report_from_json, (self.json(),)
 
     def table(self) -> Table:
-        """The guilty lines as a table for ``rich.print``.
+        """The lines that wait as a table for ``rich.print``.
 
         Raises:
             MissingExtraError: rich is not installed; ``str(report)`` needs nothing.
@@ -250,13 +250,13 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
     """The report that `Report.json` wrote.
 
     Args:
-        document: What it returned, or that as JSON text.
+        document: What `Report.json` returned, or the same as JSON text.
 
     Returns:
         The report, with all findings.
 
     Raises:
-        DetectorError: It is no such document, or of a later version.
+        DetectorError: It is no such document, or has another version.
 
     Example:
         >>> import syncfree
@@ -286,14 +286,14 @@ def report_from_json(document: Mapping[str, Any] | str) -> Report:
 
 
 def check_version(version: Any, document: str = "the document") -> None:
-    """Refuses documents of later versions.
+    """Refuses documents of another version.
 
     Args:
-        version: What the document says.
-        document: How the error calls it.
+        version: The version that the document states.
+        document: How the error calls the document.
 
     Raises:
-        DetectorError: The version is not ours.
+        DetectorError: The version is another.
     """
     if version != VERSION:
         raise DetectorError(
@@ -333,13 +333,13 @@ def merge_ranks(reports: Mapping[int, Report]) -> Report:
     """One report of all processes of a distributed run.
 
     A line that several ranks report is one finding: counts and times are added, and `ranks` says
-    who saw it. The wall time is the longest one.
+    which ranks saw it. The wall time is the longest one.
 
     Args:
-        reports: By rank, at least one.
+        reports: The report of each rank, at least one.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no report.
 
     Example:
         >>> from syncfree.detector import Report, merge_ranks
@@ -358,7 +358,7 @@ def merge_ranks(reports: Mapping[int, Report]) -> Report:
 
 
 def join(first: Report, second: Report) -> Report:
-    """One report of two stretches of a run, one after the other."""
+    """One report of two consecutive parts of a run."""
     findings = [first.findings, second.findings]
     return _merged([first, second], findings, first.seconds + second.seconds)
 

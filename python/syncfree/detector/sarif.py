@@ -1,4 +1,4 @@
-"""A report in SARIF 2.1.0 (OASIS standard), the format in which code hosts take warnings."""
+"""A report in SARIF 2.1.0 (OASIS standard), the format in which code hosts accept warnings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEVELS = {Verdict.SYNC: "warning", Verdict.POLL: "warning", Verdict.CONDITIONAL
 
 
 def as_sarif(report: Report, root: Path) -> dict[str, Any]:
-    """A log with one run; a rule for each api."""
+    """A log with one run, and a rule for each api."""
     root = root.resolve()
     rules = list(dict.fromkeys(each.event.api for each in report.findings))
     return {
@@ -78,7 +78,7 @@ def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[st
                 "frames": [{"location": _location(frame, root)} for frame in event.stack],
             }
         ],
-        # Stays the same when lines above are added, so that a host knows an old warning again.
+        # Does not change when lines are added above, so that a host recognizes an old warning.
         "partialFingerprints": {"syncfreeSite/v1": _fingerprint(finding, root)},
         "occurrenceCount": finding.count,
         "properties": {
@@ -99,7 +99,7 @@ def _result(finding: Finding, index: int, report: Report, root: Path) -> dict[st
 
 
 def _related(finding: Finding) -> Iterator[tuple[Frame, str]]:
-    """Other lines that belong to the wait, with what they are."""
+    """Other lines that belong to the wait, each with a description."""
     caller, forward = finding.event.caller, finding.event.forward
     if caller is not None:
         yield caller, "the line of the program that called"
@@ -135,6 +135,6 @@ def _fingerprint(finding: Finding, root: Path) -> str:
     if caller is not None:
         parts += [_artifact(caller.file, root)["uri"], caller.function, caller.source]
     forward = finding.event.forward
-    if forward is not None:  # several forward lines may wait at one line that runs them backward
+    if forward is not None:  # one `.backward()` line may wait for several forward lines
         parts += [forward.function, forward.source]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

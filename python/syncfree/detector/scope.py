@@ -1,4 +1,4 @@
-"""Values that hold for a block of code: in its asyncio tasks, and in threads that it starts."""
+"""Values that hold for a block of code, and for the asyncio tasks and threads that it starts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from syncfree.detector.patching import Patch
 
 T = TypeVar("T")
 
-# Context variables reach tasks but not threads: a thread keeps the context that it was started in.
+# Tasks inherit context variables and threads do not: this is the context that each was started in.
 _started_in: weakref.WeakKeyDictionary[threading.Thread, Context] = weakref.WeakKeyDictionary()
-# The same by the system's number of the thread, also of threads that have ended since.
+# The same by native thread id. Threads that have ended stay in it.
 _started_by_number: dict[int, Context] = {}
 _all: list[Scoped[Any]] = []
 
 
 class Scoped(Generic[T]):
-    """A context variable whose value reaches threads too, while `ThreadsInherit` is active."""
+    """A context variable that threads inherit too, while `ThreadsInherit` is active."""
 
     def __init__(self, name: str, default: T) -> None:
         self._variable: ContextVar[T] = ContextVar(name)
@@ -28,7 +28,7 @@ class Scoped(Generic[T]):
         _all.append(self)
 
     def get(self) -> T:
-        """The value here."""
+        """The value in the calling code."""
         try:
             return self._variable.get()
         except LookupError:
@@ -40,7 +40,7 @@ class Scoped(Generic[T]):
         self._variable.set(value)
 
     def put_into(self, context: Context, value: T) -> None:
-        """Sets the value in a context, so that a thread which runs in it does not look further."""
+        """Sets the value in a context, so that `get` inside of it ignores the thread's own."""
         context.run(self._variable.set, value)
 
     @property
@@ -53,7 +53,7 @@ class Scoped(Generic[T]):
 
 
 class ThreadsInherit:
-    """While active, a thread takes over the scope of the code that starts it."""
+    """While active, a thread inherits the scope of the code that starts it."""
 
     def __init__(self) -> None:
         self._patch = Patch(threading.Thread, "start", self._make)
@@ -79,7 +79,7 @@ class ThreadsInherit:
 
 
 def _merged(parent: Context | None) -> Context:
-    """The present context, with what this thread itself inherited and did not set anew."""
+    """The current context, with the values that this thread inherited and did not replace."""
     context = copy_context()
     for variable, value in (parent or {}).items():
         if variable not in context:
@@ -88,7 +88,7 @@ def _merged(parent: Context | None) -> Context:
 
 
 def scope_here() -> Context:
-    """The values that hold here, for a thread that runs in the context later on."""
+    """A context with the values that hold here, for use in another thread later."""
     context = copy_context()
     for each in _all:
         each.put_into(context, each.get())
@@ -104,7 +104,7 @@ def outside() -> Context:
 
 
 def scope_of_thread(number: int) -> Context | None:
-    """What a thread took over where it was started, by the system's number of the thread."""
+    """The scope that a thread inherited, by its native id; None if its start was not seen."""
     context = _started_by_number.get(number)
     if context is None:
         started = list(_started_in.items())

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from syncfree.detector.regions import Region
     from syncfree.detector.tiers import Tier, TierChoice
 
-# The regions that the running code is inside of, outermost first.
+# The regions that the running code is inside of; the outermost comes first.
 _around: Scoped[tuple[Region, ...]] = Scoped("syncfree_regions", ())
 
 
 class _Router(Recorder):
-    """Hands an event to every region whose code waited."""
+    """Passes an event to every region that the waiting code is inside of."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Router(Recorder):
         self._process = os.getpid()
 
     def record(self, event: Event) -> None:
-        # A forked child (a DataLoader's worker) has the patches of its parent, but no region.
+        # A forked child (a DataLoader's worker) inherits the patches, but belongs to no region.
         if os.getpid() != self._process:
             return
         inside = _around.get()
@@ -60,14 +60,14 @@ class Session:
         return self._open
 
     def seen(self) -> int | None:
-        """How many operations on tensors of the GPU the tier saw; None if it does not tell."""
+        """How many operations on CUDA tensors the tier saw; None if it does not count them."""
         return None if self.tier is None else self.tier.seen
 
     def open(self, region: Region, choice: TierChoice, *, raise_at_call: bool) -> Tier:
-        """Counts a region in; the first one enters the tier.
+        """Adds a region; the first one enters the tier.
 
         Raises:
-            DetectorError: Another tier is active, or the one asked for cannot work here.
+            DetectorError: Another tier is active, or the requested one cannot work here.
         """
         with self._lock:
             is_first = self.tier is None
@@ -88,7 +88,7 @@ class Session:
             return tier
 
     def close(self, region: Region, *, raise_at_call: bool) -> None:
-        """Counts a region out; the last one leaves the tier."""
+        """Removes a region; the last one leaves the tier."""
         with self._lock:
             tier = self.tier
             if tier is None or region not in self._open:
@@ -132,21 +132,21 @@ session = Session()
 
 
 def drain() -> None:
-    """Has the tier record what happened so far, before the scope of the running code changes."""
+    """Makes the tier record what happened so far, before the running code changes its scope."""
     tier = session.tier
     if tier is not None:
         tier.drain()
 
 
 def scope_changed() -> None:
-    """Tells the tier that the running code is in another scope now."""
+    """Tells the tier that the running code has changed its scope."""
     tier = session.tier
     if tier is not None:
         tier.note_scope()
 
 
 def stop_raising() -> int:
-    """Waits do not raise at the call until `go_on_raising` gets what this returns."""
+    """Makes waits not raise at the call, until `go_on_raising` is given the returned count."""
     tier, opened = session.tier, session.open_regions()
     if tier is None:
         return 0
@@ -157,7 +157,7 @@ def stop_raising() -> int:
 
 
 def go_on_raising(count: int) -> None:
-    """Waits raise at the call again, if they did."""
+    """Undoes a `stop_raising`: waits raise at the call again if they did before it."""
     tier = session.tier
     if tier is not None:
         for _ in range(count):
@@ -165,19 +165,19 @@ def go_on_raising(count: int) -> None:
 
 
 def regions_here() -> tuple[Region, ...]:
-    """Those that the running code is inside of, innermost last."""
+    """The regions that the running code is inside of; the innermost comes last."""
     return _around.get()
 
 
 def enter_scope(region: Region) -> None:
-    """The running code is inside of a region from here on."""
+    """Puts the running code inside of a region from here on."""
     drain()
     _around.set((*_around.get(), region))
     scope_changed()
 
 
 def leave_scope(region: Region) -> None:
-    """The running code is outside of a region from here on."""
+    """Takes the running code out of a region from here on."""
     try:
         drain()
     finally:

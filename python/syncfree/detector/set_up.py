@@ -1,15 +1,16 @@
-"""What a program does once: it brings weights and data to the device before its loop begins."""
+"""Tells a program's one-time setup, which copies weights and data to the GPU, from its loop."""
 
 from __future__ import annotations
 
 from types import CodeType, FrameType
 
-# Calls that have been made before. They outlive regions: a region may be one step of a loop.
+# Places of calls (code, offset of the instruction) that were made before. They outlive regions,
+# because a region may be one step of a loop.
 _calls: set[tuple[CodeType, int]] = set()
 
 
 def is_first(frame: FrameType) -> bool:
-    """Whether the call that a frame is in the middle of is made for the first time."""
+    """Whether the call that a frame is executing is made from that place for the first time."""
     call = frame.f_code, frame.f_lasti
     known = call in _calls
     _calls.add(call)
@@ -17,5 +18,5 @@ def is_first(frame: FrameType) -> bool:
 
 
 def begin() -> None:
-    """A program begins: a script, or a test."""
+    """Forgets all calls: a new program begins, which is a script or a test."""
     _calls.clear()

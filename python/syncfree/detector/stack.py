@@ -1,4 +1,4 @@
-"""Python stacks as a user wants to read them: without torch, syncfree and the runner."""
+"""Python stacks as a user wants to read them: without frames of torch, syncfree and the runner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from types import FrameType, TracebackType
 
 from syncfree.detector.findings import Frame
 
-# What a stack is cut of everywhere, and what ends it: the machinery that started the program.
+# Frames of these are left out of every stack.
 MACHINERY = ("syncfree", "torch", "warnings", "_py_warnings", "contextlib")
-# Torch's own code that reads values for itself, unlike what only hands a call on.
+# torch's Python code that reads values for its own purposes, and does not only pass a call on.
 READERS = ("torch.amp", "torch.distributions", "torch.nn", "torch.optim")
-# The same of copies to the GPU, which elsewhere in torch are of what the program handed on.
+# The same for copies to the GPU: other code of torch copies only what the program passed to it.
 COPIERS = ("torch.optim",)
 _FROZEN = "<frozen"
+# What started the program: a stack ends there.
 _RUNNERS = ("_pytest", "pluggy", "runpy", "threading", "concurrent", "asyncio", "syncfree.cli")
 
 _folders: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -33,11 +34,11 @@ def stack_of(frame: FrameType | None) -> tuple[Frame, ...]:
 
 
 def reader_here(packages: tuple[str, ...] = READERS) -> Frame | None:
-    """The innermost function of torch's Python code that the program called, if one reads."""
+    """The innermost frame of `packages` among the frames of torch inside of the program's line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_inside(frame.f_code.co_filename, MACHINERY):
         file = frame.f_code.co_filename
-        # Every call of a module comes by there.
+        # Every call of a module passes through these files.
         if is_inside(file, packages) and not file.endswith(("module.py", "_contextlib.py")):
             return Frame(file, frame.f_lineno, _name(frame.f_code))
         frame = frame.f_back
@@ -45,7 +46,7 @@ def reader_here(packages: tuple[str, ...] = READERS) -> Frame | None:
 
 
 def stack_of_error(traceback: TracebackType | None) -> tuple[Frame, ...]:
-    """The stack in which an error was raised, from the frame that caught it inwards."""
+    """The stack in which an error was raised, up to the frame that caught it; innermost first."""
     frames = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -55,9 +56,9 @@ def stack_of_error(traceback: TracebackType | None) -> tuple[Frame, ...]:
 
 
 def clean(frames: Iterator[Frame]) -> tuple[Frame, ...]:
-    """Without torch and syncfree, up to the machinery that runs the program.
+    """The frames without those of torch and syncfree, up to the runner of the program.
 
-    If nothing else is left, the innermost frame is kept.
+    If nothing is left, the innermost frame is kept.
     """
     kept: list[Frame] = []
     first = Frame("<unknown>", 0, "<unknown>")
@@ -73,12 +74,12 @@ def clean(frames: Iterator[Frame]) -> tuple[Frame, ...]:
 
 
 def machinery() -> list[str]:
-    """How the paths of files begin that no stack shows."""
+    """The path prefixes of files that no stack shows."""
     return [_FROZEN, *_folders_of(MACHINERY)]
 
 
 def is_inside(file: str, packages: tuple[str, ...]) -> bool:
-    """Whether a file belongs to one of some packages or modules."""
+    """Whether a file belongs to one of the packages or modules, or is frozen."""
     return file.startswith((_FROZEN, *_folders_of(packages)))
 
 
@@ -107,6 +108,6 @@ def _walk(frame: FrameType | None) -> Iterator[Frame]:
 
 
 def _name(code: object) -> str:
-    # Python 3.10 knows no qualified names.
+    # Code objects have no qualified name in Python 3.10.
     name: str = getattr(code, "co_qualname", None) or code.co_name  # type: ignore[attr-defined]
     return name

@@ -1,7 +1,7 @@
 """Reads what C++ writes to file descriptor 2, and passes on all but torch's sync warnings.
 
-torch's warnings reach Python only from its own bindings. An operator of a C++ extension runs
-without their handler, and its warnings go straight to the descriptor.
+torch turns its warnings into Python warnings only inside of its own bindings. An operator of a C++
+extension runs without that handler, and its warnings go straight to the descriptor.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 MESSAGE = "called a synchronizing CUDA operation"
 
-# How long an unfinished line that may become a warning is held back.
+# How long an unfinished line that may be a warning is held back.
 _PATIENCE_MS = 50
-# What opens c10's line: "[W" and a date, a file and a line number, then "Warning:".
+# A warning of c10 begins with "[W" and a date, a file and a line number, then "Warning:".
 _OPENING = b"[W"
 
 
 class LineFilter:
     r"""Takes the sync warnings out of a stream of bytes.
 
-    Everything else is handed on at once, also unfinished lines, as progress bars write them.
+    Everything else is passed on at once, also unfinished lines, which progress bars write.
 
     Example:
         >>> from syncfree.detector.stderr_lines import LineFilter
@@ -42,14 +42,14 @@ class LineFilter:
         return bool(self._held)
 
     def feed(self, data: bytes) -> tuple[bytes, int]:
-        """What to pass on, and how many warnings were taken out."""
+        """The bytes to pass on, and how many warnings were taken out."""
         data, self._held = self._held + data, b""
         passed = b""
         found = 0
         while True:
             begin = data.find(_OPENING)
             if begin < 0:
-                # The end may be the first half of the opening.
+                # The last byte may be the first of the opening.
                 keep = 1 if data.endswith(_OPENING[:1]) else 0
                 passed, self._held = passed + data[: len(data) - keep], data[len(data) - keep :]
                 return passed, found
@@ -65,7 +65,7 @@ class LineFilter:
                 passed += line
 
     def flush(self) -> bytes:
-        """What was held back."""
+        """Returns the bytes that were held back."""
         held, self._held = self._held, b""
         return held
 
@@ -74,7 +74,8 @@ class StderrWatch:
     """While active, sync warnings on descriptor 2 are counted instead of shown.
 
     Args:
-        notice: Called from a thread with the number of warnings that nobody took in time.
+        notice: Called with the number of warnings that came outside of `expect` and `take`, from
+            any thread.
     """
 
     def __init__(self, notice: Callable[[int], None]) -> None:
@@ -93,7 +94,7 @@ class StderrWatch:
         os.close(writing)
         self._thread = threading.Thread(target=self._forward, name="syncfree-stderr", daemon=True)
         self._thread.start()
-        # A program may end inside of a region: what it says then must still be seen.
+        # A program may end inside of a region: what it writes then must still be shown.
         atexit.register(self._restore)
         return self
 
@@ -106,16 +107,16 @@ class StderrWatch:
     def _restore(self) -> None:
         os.dup2(self._terminal, 2)
         self.read()
-        # Child processes may hold the pipe: the thread serves them until the last one is gone.
+        # Child processes may hold the pipe open: the thread serves them until the last has ended.
         self._thread.join(timeout=0.2)
 
     def _serve_the_rest(self) -> None:
-        """At the exit of the program, which the thread does not outlive."""
+        """Called when the program exits, because the thread ends with it."""
         self.read()
         self._thread.join(timeout=0.2)
 
     def expect(self) -> None:
-        """A call begins whose warnings the caller takes itself."""
+        """Announces a call whose warnings the caller will `take`."""
         with self._lock:
             self._busy += 1
 
@@ -128,7 +129,7 @@ class StderrWatch:
             return count
 
     def read(self) -> None:
-        """Reads what is there, and notices warnings that no call expects."""
+        """Reads what was written so far, and gives notice of warnings that no call expects."""
         with self._lock:
             self._drain()
             if self._busy:

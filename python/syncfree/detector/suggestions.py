@@ -185,7 +185,7 @@ OTHER = (
     f"later through {_DEFERRED}. If the wait is meant: `# sync-ok: reason`."
 )
 
-# By the file that waits: only another import or option helps there.
+# Chosen by the file that waits, where only another import or option helps.
 _BY_METRIC = [
     (re.compile(rf"torchmetrics[\\/](functional[\\/])?{file}\.py$"), text)
     for file, text in (
@@ -195,7 +195,8 @@ _BY_METRIC = [
     )
 ]
 
-# Where torch waits in Python code of its own, nothing that the line says is read.
+# Chosen by the function of torch's own Python code that waits: the text of the user's line does not
+# say what is read there.
 _BY_READER = [
     (r"[\\/]distributions[\\/]", DISTRIBUTION),
     (r"_detect_is_causal_mask", CAUSAL),
@@ -204,7 +205,7 @@ _BY_READER = [
     (r"", READER),
 ]
 
-# The first pattern that is found in an operator or api decides. What is most specific stands first.
+# The first pattern that is found in an operator or api decides, so the most specific come first.
 _BY_NAME = [
     (r"bincount", BINCOUNT),
     (r"histc", HISTC),
@@ -225,8 +226,7 @@ _BY_NAME = [
     (r"__repr__|__str__|__format__|\bprint\b|\bformat\b|\brepr\b", PRINT),
     (r"__bool__|\bbool\b|is_nonzero|aten::equal|allclose|Tensor\.equal|torch\.equal", BRANCH),
 ]
-# Only a mask makes these wait, apart from the copy of an index to the device: its elements are
-# counted.
+# These wait for a mask, whose elements are counted, and for the copy of an index to the device.
 _INDEXING = re.compile(r"aten::_?index(_put)?(_impl)?_?$")
 _READS = re.compile(
     r"\bitem\b|_local_scalar_dense|__float__|__int__|__index__|__complex__|\bfloat\b|\bint\b|"
@@ -238,15 +238,15 @@ _COMMENT = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _CHECKPOINT = re.compile(r"\btorch\.save\(|\bsave_(file|checkpoint)\(")
 _LOADS = re.compile(r"\bload_(state_dict|checkpoint)\(")
 _ASSERT = re.compile(r"\s*assert\b")
-# With a name in it, behind what it indexes.
+# Brackets that index something and have a name inside.
 _BRACKETS = re.compile(r"(?<=[\w)\]])\[(?=[^\[\]]*[A-Za-z_])[^\[\]'\"]*\]")
 _WAITS = re.compile(r"synchronize", re.IGNORECASE)
-# Torch reads these itself: nothing that the line says is read.
+# Calls in which torch itself reads a value: the text of the line does not say what is read.
 _CLIPS = re.compile(r"\bclip_grad_norm_?\(")
 _SCALES = re.compile(r"scaler\.(step|unscale_|update)\(", re.IGNORECASE)
 _READS_ITSELF = re.compile(r"\.(item|tolist)\(|\b(float|int|bool|print)\(")
 
-# For waits of the driver or of torch's debug mode, whose name does not say what was written.
+# For waits in the driver or in torch's debug mode, whose api says nothing of the user's call.
 _BY_SOURCE = [
     (r"\.value\(\)", VALUE),
     (r"\bbincount\(", BINCOUNT),
@@ -259,7 +259,8 @@ _BY_SOURCE = [
     (_CLIPS.pattern, CLIP),
     (f"(?i:{_SCALES.pattern})", SCALER),
     (r"\bbarrier\(", BARRIER),
-    # What the allocator does has names of its own; it waits, too, by functions of this name.
+    # Comes before `empty_cache`: the driver calls of the allocator are in `_BY_NAME`, but it also
+    # waits in functions of this name.
     (r"\bsynchronize\(", SYNCHRONIZE),
     (r"\bempty_cache\(", ALLOCATOR),
     (r"\.(cpu|numpy)\(", READ_BACK),
@@ -283,15 +284,15 @@ def suggest(
     """What to write instead, in a sentence or two.
 
     Args:
-        api: What waited.
-        source: The text of the guilty line; it tells a logging line from a branch.
-        file: Where that line is; in a metric that we have too, only another import helps.
+        api: The call that waited.
+        source: The text of the line that waits; it tells a logging line from a branch.
+        file: The file of that line: in a metric that syncfree has too, only another import helps.
         op_stack: Operators of torch, innermost first.
         direction: ``"d2h"`` or ``"h2d"`` for a copy.
         host_memory: ``"pageable"`` or ``"pinned"`` for a copy.
-        reader: The function of torch's own Python code that waits, behind its file.
-        statement: The whole statement, where it has several lines.
-        one_time: Of what a program does once, as far as is known.
+        reader: The function of torch's own Python code that waits, as ``file:function``.
+        statement: The whole statement, if it has several lines.
+        one_time: Whether the wait is one that a program has only once, as far as is known.
 
     Example:
         >>> from syncfree.detector.suggestions import suggest
@@ -317,14 +318,14 @@ def suggest(
     if direction == "d2h" and ("UntypedStorage" in api or _CHECKPOINT.search(source)):
         return CHECKPOINT
     if direction == "d2h" and any(_COPIES.search(name) for name in names):
-        # The driver's copy of a scalar read is told from others by what was written.
+        # Only the text of the line tells the driver's copy for a scalar read from other copies.
         reads = re.search(r"\.item\(|\.tolist\(", source)
         return _of_a_read(source, statement) if reads else READ_BACK
     return _by_source(api, source)
 
 
 def _reads_as_well(api: str, source: str) -> bool:
-    """Whether the line itself may have read in the same way."""
+    """Whether the user's line itself may have read a value in the same way."""
     name = api.rpartition(".")[2].strip("_")
     branches = name == "bool" and _BRANCH.match(source)
     return bool(branches or re.search(rf"\b{re.escape(name)}\(", source))
@@ -373,7 +374,7 @@ def _of_a_read(source: str, statement: str = "") -> str:
         return LOGGED
     condition = _CONDITION.search(source)
     if condition is not None and not _READS_ITSELF.search(condition[1]):
-        # `x.item() if torch.is_tensor(x) else x`: the choice is made without the value.
+        # `x.item() if torch.is_tensor(x) else x`: the condition does not read the value.
         source = source[: condition.start()] + source[condition.end() :]
     if _ASSERT.match(statement or source):
         return ASSERT
@@ -387,7 +388,7 @@ def _of_a_read(source: str, statement: str = "") -> str:
 
 
 def _is_position(source: str) -> bool:
-    """Whether what is read is named in brackets, and nothing is read beside them."""
+    """Whether the value is read as an index in brackets, and nothing is read outside of them."""
     beside, found = _BRACKETS.subn("[]", source)
     return bool(found) and not _READS_ITSELF.search(beside)
 
@@ -395,7 +396,7 @@ def _is_position(source: str) -> bool:
 def _by_source(api: str, source: str) -> str:
     if _CHECKPOINT.search(source):
         return CHECKPOINT
-    # A call that stands in the line under its own name is not one of the others there.
+    # If the line calls the api by its own name, the other calls in the line did not wait.
     own = f"{api.rpartition('.')[2]}("
     is_there = re.search(rf"\b{re.escape(own)}", source)
     for pattern, text in _BY_SOURCE:

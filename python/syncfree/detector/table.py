@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def as_table(report: Report, root: Path | None = None) -> Table:
-    """The guilty lines, the most costly first; the caption sums up.
+    """The lines that wait, the most costly first; the caption sums up.
 
     Args:
         report: The report.

@@ -1,4 +1,4 @@
-"""A report as plain text, which needs no package: what errors and logs show."""
+"""A report as plain text, which needs no package, for errors and logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_text(report: Report, most: int | None = _SHOWN) -> str:
 
     Args:
         report: The report.
-        most: How many findings are shown; None for all.
+        most: At most how many findings are shown; None for all.
     """
     found = report.shown
     lines = [line for each in found[:most] for line in _block(each, report)]
@@ -92,7 +92,7 @@ def duration(microseconds: float) -> str:
 
 
 def share(finding: Finding, report: Report) -> str:
-    """The part of the wall time that was lost here; empty where it is not known."""
+    """The share of the wall time that was lost here; empty if it is not known."""
     if finding.blocked_us is None or not report.seconds:
         return ""
     return f"{finding.blocked_us / report.seconds / 1e6:.1%}"
@@ -112,7 +112,7 @@ def cost(finding: Finding, report: Report) -> str:
 
 
 def details(finding: Finding) -> list[str]:
-    """The lines below the place of a finding: its source, the reason, and who is behind it."""
+    """The lines below the place of a finding: its source, the reason, and what led to it."""
     lines = [each for each in (finding.frame.excerpt, finding.event.why) if each]
     caller = finding.event.caller
     if caller is not None:
@@ -129,7 +129,7 @@ def details(finding: Finding) -> list[str]:
         lines.append(f"inside of torch: {reader} in {reader.function}: {reader.excerpt}")
     if finding.event.library is not None:
         lines.append(f"waits inside of {finding.event.library}")
-    if finding.event.one_time and finding.event.direction != "h2d":  # whose advice says it
+    if finding.event.one_time and finding.event.direction != "h2d":  # whose suggestion says it
         lines.append("seen once, the first time that this line ran")
     return lines
 

@@ -1,8 +1,8 @@
-"""Tier 2: torch's own sync debug mode, the only mechanism that can raise before the host waits.
+"""Tier 2: torch's sync debug mode, the only way to raise before the host waits for a real GPU.
 
 It sees torch's scalar reads, blocking copies, data-dependent shapes and stream waits. It does not
-see waits of events and devices, of the allocator, of libraries (CUB, cuSOLVER, NCCL) and of other
-packages; docs/detector.md lists them.
+see waits for events and devices, and waits inside of the allocator, libraries (CUB, cuSOLVER, NCCL)
+and other packages; docs/detector.md lists them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from syncfree.detector.stack import reader_here, stack_here, stack_of, stack_of_
 from syncfree.detector.stderr_lines import MESSAGE, StderrWatch
 from syncfree.detector.tiers import Tier
 
-# What torch says once when the mode is set.
+# torch's warning when the mode is set.
 _NOTICE = "Synchronization debug mode is a prototype feature"
 _API = "torch sync debug mode"
 _WHY = "A torch operation waits for the GPU here."
@@ -34,7 +34,7 @@ _UNPLACED = (
 
 
 class Tier2(Tier):
-    """Records what torch's sync debug mode says, with the Python line.
+    """Records the warnings of torch's sync debug mode, with the Python line.
 
     Args:
         recorder: Gets the events.
@@ -70,20 +70,20 @@ class Tier2(Tier):
         self._warnings.__exit__()
 
     def raise_at_call(self, on: bool) -> None:
-        """Has torch raise instead of wait, until it was turned off as often as on."""
+        """Makes torch raise instead of wait, until it is turned off as often as it was on."""
         with self._lock:
             self._raising += 1 if on else -1
             torch.cuda.set_sync_debug_mode("error" if self._raising > 0 else "warn")
 
     def event_of_error(self, error: BaseException) -> Event | None:
-        """The wait that torch refused with an error; None if it is another error."""
+        """The wait that torch prevented by raising this error; None for any other error."""
         if not isinstance(error, RuntimeError) or MESSAGE not in str(error):
             return None
         return Event(_API, Verdict.SYNC, _WHY, stack_of_error(error.__traceback__))
 
     def _on_warning(self) -> None:
-        # torch shows a warning when the operator that waited has returned to Python: what is known
-        # is what runs around it, such as a node of autograd that is written in Python.
+        # torch gives the warning after the operator that waited has returned to Python, so only the
+        # operators around it are known, such as a node of autograd that is written in Python.
         op_stack, forward = operators_here()
         self._recorder.record(
             Event(
@@ -98,7 +98,7 @@ class Tier2(Tier):
         )
 
     def _call(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A custom operator's call; what is written to descriptor 2 meanwhile belongs to it."""
+        """A call of a `torch.ops` operator: warnings on descriptor 2 meanwhile belong to it."""
 
         def call(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
             self._stderr.expect()
@@ -121,8 +121,9 @@ class Tier2(Tier):
 class WarningHook:
     """While active, torch's sync warnings call a function instead of being shown.
 
-    Python's filters drop repeated warnings, and `warnings.catch_warnings` and `simplefilter` of the
-    program replace filters and hook: ours are put first again after each of these calls.
+    Python's filters drop repeated warnings, so the hook has a filter of its own. When the program
+    calls `warnings.catch_warnings`, `simplefilter` and the like, which replace filters and hooks,
+    ours are put first again.
 
     Args:
         notice: Called for every sync warning, in the thread and at the place that caused it.
@@ -157,7 +158,7 @@ class WarningHook:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
     def takes(self, message: Warning | str) -> bool:
-        """Whether it is a sync warning, which then was noticed, or about the mode itself."""
+        """Handles a warning; whether it was a sync warning or one about the mode itself."""
         if not self._is_active:
             return False
         if MESSAGE in str(message):
@@ -182,7 +183,7 @@ class WarningHook:
 
 
 class _Show:
-    """Stands in for `warnings.showwarning`; each knows the one that it took the place of."""
+    """Replaces `warnings.showwarning`, and passes other warnings to the function it replaced."""
 
     def __init__(self, hook: WarningHook, former: Callable[..., None]) -> None:
         self._hook = hook

@@ -14,11 +14,11 @@ BY_NAME: dict[str, TierChoice] = {str(choice): choice for choice in CHOICES}
 
 
 class Tier:
-    """A way to see waits. Entered once, for the outermost region.
+    """A way to observe waits. Entered once, for the outermost region.
 
     Attributes:
-        number: By which a user asks for it.
-        note: What a report says of it beside the number; empty where there is nothing to say.
+        number: The number by which a user chooses it.
+        note: What a report says about it besides the number; empty if there is nothing to say.
     """
 
     number: int
@@ -32,33 +32,33 @@ class Tier:
 
     @property
     def seen(self) -> int | None:
-        """How many operations on tensors of the GPU there were so far; None if it does not tell.
+        """How many operations on CUDA tensors ran so far; None if the tier does not count them.
 
-        Where it does not grow, nothing was judged.
+        If the count does not grow within a region, the region judged nothing.
         """
         return None
 
     def enter_thread(self) -> None:
-        """Stands for `__enter__` of every further region, in the thread that opens it.
+        """Called instead of `__enter__` for every further region, in the thread that opens it.
 
-        Regions of several threads may overlap, and the one that entered the tier need not be the
-        last.
+        Regions of several threads may overlap, and the region that entered the tier need not be the
+        last to close.
         """
 
     def leave_thread(self) -> None:
-        """Stands for `__exit__` of every further region, in the thread that closes it."""
+        """Called instead of `__exit__` for all but the last region, in the thread that closes."""
 
     def drain(self) -> None:
-        """Records what the calling thread did so far: a scope is about to change."""
+        """Records what the calling thread did so far, because its scope is about to change."""
 
     def note_scope(self) -> None:
-        """The calling thread is in another scope from here on."""
+        """Notes that the calling thread has changed its scope."""
 
     def raise_at_call(self, on: bool) -> None:
-        """Waits raise before they block, until it was turned off as often as on.
+        """Makes waits raise before they block, until it is turned off as often as it was turned on.
 
         Raises:
-            DetectorError: The tier sees a wait only after it began.
+            DetectorError: The tier sees a wait only after it has begun.
         """
         raise DetectorError(
             f"raise_at='call' cannot work inside of a region that uses tier {self.number}, which "
@@ -66,7 +66,7 @@ class Tier:
         )
 
     def event_of_error(self, error: BaseException) -> Event | None:
-        """The wait that was refused with an error; None if it is another error."""
+        """The wait that the tier prevented by raising this error; None for any other error."""
         return None
 
 
@@ -78,13 +78,14 @@ _said: set[str] = set()
 
 
 def open_tier(choice: TierChoice, recorder: Recorder, *, raise_at_call: bool) -> tuple[Tier, str]:
-    """Enters the tier asked for, or with ``"auto"`` the one that sees most.
+    """Enters the requested tier, or with ``"auto"`` the one that sees most.
 
     Returns:
-        The tier, and a note that says why it is not a higher one; empty if there is none.
+        The tier, and a note for the report, which says why it is not a higher tier; it may be
+        empty.
 
     Raises:
-        DetectorError: The tier asked for cannot work here.
+        DetectorError: The requested tier cannot work here.
     """
     if choice != "auto":
         tier = _entered(choice, recorder)
@@ -116,7 +117,7 @@ def _made(number: int, recorder: Recorder) -> Tier:
             f"tier {number} of the sync detector needs an NVIDIA GPU and a torch for CUDA, but "
             "torch.cuda.is_available() is False: use tier 0 or auto"
         )
-    # Each loads what the others do without.
+    # Imported here, because each tier loads modules that the others do not need.
     if number == 0:
         from syncfree.detector.tier0 import Tier0
 

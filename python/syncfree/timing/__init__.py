@@ -1,4 +1,9 @@
-"""Times regions of a program on the GPU without ever waiting for it."""
+"""Times regions of a program on the GPU without ever waiting for it.
+
+A *region* is a named part of a program, each execution of which is a *sample*. Some samples are
+*stamped*, with kernels that read the GPU's clock, and some are *probed*: at the end of the block
+the timer asks whether the GPU has begun the region.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ if TYPE_CHECKING:
     from syncfree.timing.summary import RegionSummary, Summary
     from syncfree.timing.timer import EventTimer, default_timer
 
-# Loaded when they are used: statistics do without torch.
+# Loaded on first use, so that `statistics` does not import torch.
 _NAMES = {
     "EventTimer": "timer",
     "History": "samples",

@@ -1,4 +1,4 @@
-"""Clock, power, temperature and throttle reasons beside the samples of a timer."""
+"""Adds clock, power, temperature and throttle reasons to the samples of a timer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from syncfree.errors import MissingExtraError
 from syncfree.timing.nvml import Monitor, Reading, reasons_in_words
 from syncfree.timing.samples import History, Sample
 
-# A timer runs for hours: ten times a second costs next to nothing.
+# Ten readings a second cost next to nothing, also for a timer that runs for hours.
 PERIOD_S = 0.1
 _KEPT = 4096
 _NEAR_PERIODS = 2
 
 
 def nearest(times: Sequence[float], moment: float) -> int:
-    """The index of the time, of rising ones, that is nearest to a moment.
+    """The index of the time that is nearest to a moment; the times must be ascending.
 
     Example:
         >>> nearest([1.0, 2.0, 4.0], 2.9), nearest([1.0, 2.0, 4.0], 3.1)
@@ -34,7 +34,7 @@ def nearest(times: Sequence[float], moment: float) -> int:
 
 
 def beside(sample: Sample, reading: Reading) -> Sample:
-    """The sample with what NVML said."""
+    """The sample with the values of a reading."""
     return replace(
         sample,
         nvml_mhz=reading.megahertz,
@@ -45,12 +45,12 @@ def beside(sample: Sample, reading: Reading) -> Sample:
 
 
 class Companion:
-    """Readings beside the samples of a timer, for as long as the timer lives.
+    """Takes readings for the samples of a timer, as long as the timer lives.
 
     Args:
         owner: The timer.
-        device: Index of the GPU that is asked.
-        uuid: Of that GPU; None without one.
+        device: Index of the GPU that is read; -1 without one.
+        uuid: The UUID of that GPU; None without one.
         period: Seconds between readings.
 
     Raises:
@@ -71,14 +71,14 @@ class Companion:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why there are no readings, where there are none."""
+        """Why there are no readings; empty if there are."""
         note = self._monitor.note
         if self._device < 0:
             note = "no NVML readings: the times are not of a GPU"
         return (f"{note[0].upper()}{note[1:]}.",) if note else ()
 
     def attach(self, histories: Sequence[History]) -> tuple[History, ...]:
-        """The histories with the reading that was nearest in time to each sample."""
+        """The histories, with the reading nearest in time added to each sample."""
         readings = self._monitor.readings()
         times = [seconds for seconds, _ in readings]
 
@@ -87,7 +87,7 @@ class Companion:
                 return sample
             middle = (sample.gpu_start_us + sample.gpu_us / 2) * 1e-6
             place = nearest(times, middle)
-            # Beside a sample of long ago the oldest reading says nothing.
+            # The oldest reading says nothing about a sample from long before it.
             is_near = abs(times[place] - middle) <= self._near + sample.gpu_us / 2 * 1e-6
             return beside(sample, readings[place][1]) if is_near else sample
 

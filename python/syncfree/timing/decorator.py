@@ -1,4 +1,4 @@
-"""`syncfree.timed`: functions and metrics whose calls are regions of a timer."""
+"""`syncfree.timed`: makes the calls of functions and metrics regions of a timer."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def timed(
     Use it as a decorator, with or without arguments, or call it with a metric.
 
     Args:
-        target: A function, a coroutine function, or a metric or collection of TorchMetrics or ours.
-        name: Of the region; default: the function's qualified name. The methods of a metric are
+        target: A function, a coroutine function, or a metric or collection of TorchMetrics or
+            syncfree.
+        name: The region's name; default: the function's qualified name. The regions of a metric are
             ``name.update``, ``name.forward`` and ``name.compute``; default: the class's name.
-        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``; of a metric ``"compute"`` alone.
+        kind: ``"compute"``, ``"h2d"`` or ``"d2h"``; only ``"compute"`` for a metric.
         timer: Default: :func:`syncfree.timing.default_timer`, made at the first call.
 
     Returns:
@@ -58,7 +59,7 @@ def timed(
     Raises:
         TypeError: The target is none of these, or is a generator function, whose code runs in
             pieces; or ``timer`` is not a timer.
-        ValueError: There is no such kind, or a metric was given another one than ``"compute"``.
+        ValueError: There is no such kind, or a metric was given another kind than ``"compute"``.
 
     Example:
         >>> import syncfree
@@ -82,7 +83,7 @@ def timed(
 def wrapped(
     target: Any, name: str | None, kind: Kind, timer: EventTimer | None, *, asked: str
 ) -> Any:
-    """What `timed` makes of a target, with `asked` in the errors: what the user called."""
+    """The result of `timed` for a target; errors name `asked`, which the user called."""
     if _is_metric(target):
         from syncfree.timing.metrics import time_metric
 
@@ -92,7 +93,7 @@ def wrapped(
                 "kind out"
             )
         return time_metric(target, timer or default_timer(), name)
-    if isinstance(target, (staticmethod, classmethod)):  # the decorator stands above these
+    if isinstance(target, (staticmethod, classmethod)):  # decorated above @staticmethod
         inner = wrapped(target.__func__, name, kind, timer, asked=asked)
         return type(target)(inner)
     if not callable(target) or isinstance(target, type):
@@ -101,7 +102,7 @@ def wrapped(
         raise TypeError(f"{asked} takes a function or a metric, but got {_described(target)}{hint}")
     function = _function_of(target)
     qualified = getattr(function, "__qualname__", type(function).__name__)
-    # Of an object that is called, its method says what a call is.
+    # For a callable object, its `__call__` decides what a call is.
     looked_at = (function, type(function).__call__)
     if any(inspect.isgeneratorfunction(e) or inspect.isasyncgenfunction(e) for e in looked_at):
         raise TypeError(
@@ -128,14 +129,14 @@ def wrapped(
 
 
 def _function_of(target: Any) -> Any:
-    """What a partial calls: its name tells it from other partials."""
+    """The function of a partial, whose name identifies the partial."""
     while isinstance(target, functools.partial):
         target = target.func
     return target
 
 
 def _is_metric(target: Any) -> bool:
-    # Without an import of TorchMetrics there is no metric.
+    # If TorchMetrics was never imported, there are no metrics.
     package = sys.modules.get("torchmetrics")
     return package is not None and isinstance(target, (package.Metric, package.MetricCollection))
 

@@ -17,7 +17,7 @@ _MOST_BARS = 2000
 
 
 def as_table(summary: Summary) -> Table:
-    """The regions, that with the largest total first; the caption has the notes.
+    """The regions, the one with the largest total first; the caption has the notes.
 
     Raises:
         ImportError: rich is not installed.
@@ -52,10 +52,10 @@ def as_table(summary: Summary) -> Table:
 
 
 def add_legend(axes: Any, **style: Any) -> None:
-    """A legend of the lines with each label as it is.
+    """A legend of the lines with their labels unchanged.
 
-    matplotlib would leave out those that begin with an underscore, as names of private functions
-    do, and read what stands between dollars as a formula.
+    matplotlib would leave out labels that begin with an underscore, as names of private functions
+    do, and read text between dollar signs as a formula.
     """
     lines = axes.lines
     legend = axes.legend(lines, [str(number) for number in range(len(lines))], **style)
@@ -64,7 +64,7 @@ def add_legend(axes: Any, **style: Any) -> None:
 
 
 def as_figure(summary: Summary) -> Figure:
-    """A timeline of the newest samples above the distributions of all that are kept.
+    """A timeline of the newest samples, above the distributions of all kept samples.
 
     The figure belongs to no window: ``figure.savefig("timing.png")`` writes it, and a notebook
     shows it.
@@ -108,7 +108,7 @@ def _draw_timeline(axes: Any, summary: Summary, colors: dict[str, str]) -> None:
 
 
 def _draw_distributions(axes: Any, summary: Summary, colors: dict[str, str]) -> None:
-    """The share of samples that took no longer than a time: no bins to choose, every tail shown."""
+    """Cumulative distributions, which need no choice of bins and show every tail."""
     for history in summary.recording.histories:
         times = sorted(each.gpu_us for each in history.samples)
         shares = [(rank + 1) / len(times) for rank in range(len(times))]

@@ -24,13 +24,13 @@ _SHOWN_APART = frozenset({"name", "kind", "gpu_start_us", "gpu_us", "host_start_
 def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> dict[str, Any]:
     """The Trace Event Format: complete events of GPU streams and of host threads.
 
-    Times are microseconds since the first of them. The GPU's row of a region stands below the
-    host's by its ``args.sequence``. Regions of a row that overlap without being nested, as those
-    of coroutines, are on further rows.
+    Times are microseconds since the earliest. A region has an event on the GPU and one on the host,
+    with the same ``args.sequence``. Regions that overlap on a row without being nested, such as
+    those of coroutines, get rows of their own.
 
     Args:
-        samples: In any order.
-        path: A file to write it to as JSON, too.
+        samples: The samples, in any order.
+        path: A file to which the document is also written as JSON.
 
     Returns:
         The document.
@@ -75,21 +75,21 @@ def chrome_trace(samples: Sequence[Sample], path: str | Path | None = None) -> d
 
 
 def _numbers(keys: Any) -> dict[tuple[int, int], int]:
-    """Small row numbers for handles, which are too long for the viewers' numbers."""
+    """Small row numbers for handles, which are too large for the viewers."""
     return {key: number for number, key in enumerate(sorted(set(keys)))}
 
 
 def _apart(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The events with rows in which each one is nested in another or apart from it.
+    """Moves events to further rows, so that any two on a row are nested or do not overlap.
 
-    Perfetto drops complete events that overlap otherwise, by a nanosecond even.
+    Perfetto drops complete events that overlap in another way, even by a nanosecond.
     """
     names = {
         (each["pid"], each["tid"]): each["args"]["name"]
         for each in events
         if each["ph"] == "M" and each["name"] == "thread_name"
     }
-    # The rows of each row: their numbers, and the ends of what is open in them.
+    # For each row, the rows that it is split into: their numbers and the ends of open events.
     lanes: dict[tuple[int, int], list[tuple[int, list[float]]]] = {}
     titles = []
     spans = (each for each in events if each["ph"] == "X")

@@ -1,6 +1,7 @@
 """A callback that times the steps of a Lightning trainer.
 
-Serves ``pytorch_lightning`` and ``lightning``, whichever is imported; this module imports neither.
+It works with ``pytorch_lightning`` and ``lightning``, whichever is imported; importing this module
+imports neither.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from syncfree.timing.timer import EventTimer, require_timer
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
-_HOOKS = {  # where a region begins and ends
+_HOOKS = {  # the hooks in which a region begins and ends
     "train_batch": ("on_train_batch_start", "on_train_batch_end"),
     "backward": ("on_before_backward", "on_after_backward"),
     "validation_batch": ("on_validation_batch_start", "on_validation_batch_end"),
@@ -34,7 +35,7 @@ def lightning_callback(timer: EventTimer | None = None) -> Any:
         timer: Default: a new :class:`EventTimer`.
 
     Returns:
-        A ``Callback`` of each Lightning package that is imported, with the timer as ``timer``.
+        A ``Callback`` for each Lightning package that is imported; its ``timer`` is the timer.
 
     Raises:
         SyncfreeError: No Lightning package is installed.
@@ -82,12 +83,12 @@ def _begin(self: Any, timer: EventTimer) -> None:
 
 
 def _copied(self: Any) -> tuple[Any, ...]:
-    return lightning_callback, (self.timer,)  # its class has no name to be found by
+    return lightning_callback, (self.timer,)  # the class cannot be imported by a name
 
 
 def _starting(region: str) -> Any:
     def hook(self: Any, *_: Any, **__: Any) -> None:
-        self._regions[region].cancel()  # of a batch that was skipped
+        self._regions[region].cancel()  # if a batch was skipped, its region is still open
         self._regions[region].start()
         self._open.add(region)
 

@@ -1,4 +1,4 @@
-"""Metrics whose `update`, `forward` and `compute` are regions of a timer."""
+"""Makes `update`, `forward` and `compute` of metrics regions of a timer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def time_metric(metric: Timed, timer: EventTimer, name: str | None = None) -> Ti
     """Times the methods of a metric or collection in place; see :meth:`EventTimer.wrap`.
 
     The members of a collection are timed too, under the collection's name and their own. A metric
-    that is timed already goes on with the new timer.
+    that is timed already uses the new timer from then on.
     """
     cls = untimed(type(metric))
     label = name or cls.__name__
@@ -37,7 +37,7 @@ def time_metric(metric: Timed, timer: EventTimer, name: str | None = None) -> Ti
             time_metric(member, timer, f"{label}.{key}")
     metric.__class__ = _timed_class(cls)
     if isinstance(metric, Metric):
-        # TorchMetrics puts these on each metric, so that a class cannot replace them.
+        # TorchMetrics sets these on each metric object, so a subclass cannot replace them.
         for method in ("update", "compute"):
             inner = metric.__dict__[method]
             metric.__dict__[method] = _region_around(
@@ -47,7 +47,7 @@ def time_metric(metric: Timed, timer: EventTimer, name: str | None = None) -> Ti
 
 
 def untimed(cls: type) -> type:
-    """The class of which `time_metric` made one, or the class itself."""
+    """The class that `time_metric` made a timed class of, or the class itself."""
     return cls.__mro__[1] if cls in _classes.values() else cls
 
 
@@ -65,10 +65,9 @@ def _region_around(metric: Any, call: Callable[..., Any], method: str) -> Callab
 
 
 def _timed_class(cls: type) -> type:
-    """A subclass of the metric's class, of the same name, that times its methods.
+    """A subclass of the metric's class, with the same name, that times its methods.
 
-    Not a wrapper object: what asks for the class, the states, or the attributes of the metric finds
-    them.
+    It is not a wrapper object, so that the class, states and attributes of the metric are found.
     """
     if cls in _classes:
         return _classes[cls]
@@ -78,7 +77,7 @@ def _timed_class(cls: type) -> type:
         body["merge_state"] = _merge_state(cls)
 
     def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
-        """Copies and pickles are of the metric's own class, and not timed."""
+        """Copies and pickles have the metric's own class, and are not timed."""
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
         return _empty, (cls,), {key: value for key, value in state.items() if key != _PLACE}
 
@@ -101,7 +100,7 @@ def _merge_state(cls: Any) -> Callable[..., Any]:
     @functools.wraps(inner)
     def merge_state(self: Any, *args: Any, **kwargs: Any) -> None:
         timed_cls = self.__class__
-        # TorchMetrics takes instances of `self.__class__`, which untimed ones are not.
+        # TorchMetrics accepts only instances of `self.__class__`, which untimed metrics are not.
         self.__class__ = cls
         try:
             inner(self, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Reads clock, power, temperature and throttle reasons beside a run. Never changes a setting."""
+"""Reads clock, power, temperature and throttle reasons during a run. Never changes a setting."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ REASONS = {
     0x040: "hardware thermal slowdown",
     0x080: "hardware power brake",
 }
-# The hardware steps in: whatever is measured meanwhile says nothing about the function. A power cap
-# is what sustained work meets on a healthy machine, so it is told and not discarded.
+# The hardware intervenes: a sample taken meanwhile says nothing about the function. A power cap is
+# normal for sustained work on a healthy machine, so it is reported and the sample is kept.
 FAULTS = 0x008 | 0x020 | 0x040 | 0x080
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What NVML said at one moment; None for what this GPU does not tell.
+    """A reading of NVML at one moment; None for values that this GPU does not report.
 
     Args:
         megahertz: Clock of the multiprocessors.
@@ -57,7 +57,7 @@ def reasons_in_words(bits: int) -> list[str]:
 
 
 def gpu_uuid(device: int | torch.device) -> str:
-    """A GPU's UUID as NVML writes it: NVML numbers those of the host, torch those it is shown."""
+    """A GPU's UUID as NVML writes it. Indices differ: NVML counts all GPUs, torch visible ones."""
     import torch
 
     uuid = str(torch.cuda.get_device_properties(device).uuid)
@@ -65,14 +65,14 @@ def gpu_uuid(device: int | torch.device) -> str:
 
 
 class Monitor:
-    """A thread that keeps the newest :class:`Reading` of one GPU; inside a ``with`` block.
+    """A thread that keeps the newest :class:`Reading` of one GPU, while a ``with`` block runs.
 
-    Where NVML cannot be read, `latest` is always None and `note` says why.
+    If NVML cannot be read, `latest` is always None and `note` says why.
 
     Args:
         uuid: The GPU's UUID as NVML writes it (``"GPU-..."``); None for no GPU at all.
         period: Seconds between readings.
-        keep: How many readings `readings` has.
+        keep: At most how many readings are kept.
 
     Example:
         >>> from syncfree.timing.nvml import Monitor
@@ -93,7 +93,7 @@ class Monitor:
         self._handle: Any = None
 
     def latest(self) -> Reading | None:
-        """The newest reading, at most about one period old."""
+        """The newest reading, which is at most about one period old."""
         with self._lock:
             return self._kept[-1][1] if self._kept else None
 
@@ -103,7 +103,7 @@ class Monitor:
             return list(self._kept)
 
     def start(self) -> Monitor:
-        """Begins to read; the same as entering the block."""
+        """Begins to read, as entering the block does."""
         if self._uuid is None:
             return self
         try:
@@ -133,11 +133,11 @@ class Monitor:
         return self
 
     def stop(self) -> None:
-        """Ends the thread; the same as leaving the block. Readings stay."""
+        """Ends the thread, as leaving the block does. The readings are kept."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stop.set()
-            # What owns this may be collected while that very thread happens to run.
+            # The owner may be garbage-collected in this very thread, which cannot join itself.
             if thread is not threading.current_thread():
                 thread.join()
 
@@ -159,7 +159,7 @@ class Monitor:
 
     def _read(self) -> Reading:
         nvml, handle = self._nvml, self._handle
-        # Older versions of the package know the reasons under the older name only.
+        # Older versions of the package have only the older name.
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or getattr(
             nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None
         )
@@ -174,7 +174,7 @@ class Monitor:
     def _ask(self, question: Any, *arguments: Any) -> float | None:
         try:
             return float(question(*arguments))
-        except self._nvml.NVMLError:  # this GPU does not tell, as with MIG
+        except self._nvml.NVMLError:  # this GPU does not report it, as with MIG
             return None
 
     def _shut_down(self) -> None:

@@ -1,4 +1,4 @@
-"""What a timer hands over: the samples of its regions, and what stands behind their times."""
+"""The data of a timer: the samples of its regions, and what a reader must know about them."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ _FIRST, _CAPTURED, _HOST_CLOCK, _PROBED, _QUEUED = 1, 2, 4, 8, 16
 
 @dataclass(frozen=True)
 class Sample:
-    """One execution of a region. Times are in microseconds; None is what is not known.
+    """One execution of a region. Times are in microseconds; None means unknown.
 
-    Starts are on one axis, that of ``time.perf_counter``, to which GPU time is aligned when a timer
-    first meets a device. Without a GPU the GPU times are the host's.
+    Starts are on one time axis, that of ``time.perf_counter``, with which GPU time is aligned when
+    a timer first uses a device. Without a GPU the GPU times are the host's.
 
     Attributes:
-        name: Of the region.
+        name: The region's name.
         kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
-        sequence: Counts all regions of a timer in the order in which they began.
-        parent: `sequence` of the region around it on its thread; 0 of an outermost one.
+        sequence: The region's number among all of the timer, in the order in which they began.
+        parent: `sequence` of the region around it on its thread; 0 if it is an outermost one.
         depth: How many regions are around it.
         thread: `threading.get_ident` of the thread that began it.
         device: Index of the GPU; -1 without one.
         stream: The driver's handle of the stream.
-        gpu_us: GPU time from its beginning to its end on the stream, without what two events take
-            by themselves; of replays of a CUDA graph, with it.
+        gpu_us: GPU time from the beginning to the end on the stream, without the time that two
+            events take by themselves; for replays of a CUDA graph, that time is included.
         gpu_start_us: When the GPU began.
-        gpu_gap_us: GPU time since the region before it on the stream, with the same parent, ended:
-            the GPU was idle, or busy with work outside of any region. Without what two events take,
-            likewise.
-        host_enqueue_us: Host time in the block: of its Python code and its launches.
+        gpu_gap_us: GPU time since the end of the previous region on the stream that has the same
+            parent; the GPU was idle, or busy with work outside of any region. Also without the time
+            that two events take.
+        host_enqueue_us: Host time in the block, for its Python code and its launches.
         host_start_us: When the host began.
-        host_gap_us: Host time since the region before it on the thread, with the same parent.
-        mhz: Effective clock of the SM that took the stamps; only of stamped regions from 50 us on.
+        host_gap_us: Host time since the end of the previous region on the thread that has the same
+            parent.
+        mhz: Effective clock of the SM that took the stamps; only for stamped regions from 50 us on.
         nvml_mhz: Clock of the SMs that NVML reported nearest in time; only with ``nvml=True``.
-        watts: Power draw, likewise.
-        celsius: Temperature of the chip, likewise.
-        throttle: What held the clock down, in words, likewise; empty for nothing.
-        bytes: How much was moved, as the region said.
-        first: It is the first one of its name.
-        captured: It is a replay of a CUDA graph, for which the host has no times.
-        host_clock: It was timed by the host's clock, without a GPU.
-        flags: What `syncfree.timing.verdicts` found, by name: cold, first, launch_bound, ramp,
+        watts: Power draw; only with ``nvml=True``.
+        celsius: Temperature of the chip; only with ``nvml=True``.
+        throttle: What held the clock down, in words, or nothing; only with ``nvml=True``.
+        bytes: How many bytes were moved, as given for the region.
+        first: Whether it is the first sample of its name.
+        captured: Whether it is a replay of a CUDA graph, for which the host has no times.
+        host_clock: Whether it was timed by the host's clock, without a GPU.
+        flags: The flags from `syncfree.timing.verdicts`: cold, first, launch_bound, ramp,
             throttled, captured.
-        queued: Whether the GPU was still busy with earlier work when the host came to the end of
-            the block; only of probed samples.
+        queued: Whether the GPU was still busy with earlier work when the host reached the end of
+            the block; only for probed samples.
     """
 
     name: str
@@ -78,22 +79,22 @@ class Sample:
     throttle: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as plain values, as JSON has them."""
+        """The fields as plain values for JSON."""
         throttle = None if self.throttle is None else list(self.throttle)
         return {**asdict(self), "flags": list(self.flags), "throttle": throttle}
 
 
 @dataclass(frozen=True)
 class History:
-    """A region's last samples, with totals of all there ever were.
+    """The last samples of a region, with totals over all samples that there ever were.
 
     Attributes:
-        name: Of the region.
+        name: The region's name.
         kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
         count: How many samples there were.
         total_us: The sum of their GPU times.
         min_us: The smallest GPU time.
-        samples: Those that are kept, in the order in which they began.
+        samples: The samples that are kept, in the order in which they began.
     """
 
     name: str
@@ -108,7 +109,7 @@ class History:
         """The history of samples of one name and kind, all of them kept.
 
         Raises:
-            ValueError: There is none, or they differ in name or kind.
+            ValueError: There is no sample, or they differ in name or kind.
 
         Example:
             >>> History.of([Sample("step", gpu_us=2.0), Sample("step", gpu_us=3.0)]).total_us
@@ -124,20 +125,20 @@ class History:
 
 @dataclass(frozen=True)
 class Recording:
-    """All that a timer knows at one moment.
+    """The state of a timer at one moment.
 
     Attributes:
         histories: One for each name and kind that has samples.
         clock: Which clock the times are from: ``"CUDA events"``, or the host's clock and why.
-        pending: Regions that have ended on the host and not yet on the GPU.
+        pending: Regions that have ended on the host but not yet on the GPU.
         dropped: Regions that were given up because all slots were taken.
-        skipped: Regions that could not be timed: on the legacy stream while another one was
+        skipped: Regions that could not be timed: on the legacy stream while another stream was
             captured, or in a forked child.
         lost: Regions whose events failed, or that were never ended.
-        problem: Of the last one lost, in the driver's words.
-        bracket_us: What two events take by themselves, by device, which was taken off each time
-            between events. None where it could not be measured.
-        remarks: What else a reader has to know, as sentences.
+        problem: Why the last of these was lost, in the driver's words.
+        bracket_us: For each device, the time that two events take by themselves, which was
+            subtracted from each time between events; None if it could not be measured.
+        remarks: Other facts that a reader has to know, as sentences.
     """
 
     histories: tuple[History, ...]
@@ -152,7 +153,7 @@ class Recording:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the figures has to know, as sentences."""
+        """The facts that a reader of the figures has to know, as sentences."""
         lines = [] if self.clock == "CUDA events" else [f"Times are of {self.clock}."]
         counts = (
             (self.pending, "had not ended on the GPU yet"),
@@ -177,10 +178,10 @@ def _of_regions(count: int, what: str) -> str:
 
 
 def from_runtime(histories: list[tuple[Any, ...]]) -> tuple[History, ...]:
-    """Histories as `_runtime.RegionTimer.histories` gives them, but those without a sample.
+    """The histories that `_runtime.RegionTimer.histories` returned, except those without a sample.
 
     Args:
-        histories: (name, kind, count, total, least, samples) of each.
+        histories: A tuple (name, kind, count, total, least, samples) for each.
     """
     return tuple(
         History(
@@ -201,7 +202,7 @@ def _sequence(sample: Sample) -> tuple[int, float]:
 
 
 def _sample(name: str, kind: Kind, raw: tuple[Any, ...]) -> Sample:
-    """From the fields of csrc/runtime/timer_type.cpp's as_tuple."""
+    """A sample from the fields that `as_tuple` in csrc/runtime/timer_type.cpp returns."""
     sequence, parent, thread, stream, device, depth, size, flags, *times = raw
     host_start, host_enqueue, host_gap, gpu_start, gpu, gpu_gap, mhz = times
     return Sample(

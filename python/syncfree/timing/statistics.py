@@ -1,7 +1,7 @@
 """Robust statistics of timing samples, in plain Python.
 
-Times of computers have long upper tails: an interrupt, a clock that ramps, another process. So
-everything here rests on order statistics, and nothing assumes a distribution.
+Times of computers have long upper tails: an interrupt, a clock that ramps, another process. So all
+of this uses order statistics and assumes no distribution.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def quantiles(samples: Iterable[float], qs: Iterable[float]) -> list[float]:
 
 
 def mad(samples: Iterable[float]) -> float:
-    """The median absolute deviation from the median: how far a typical sample is off.
+    """The median absolute deviation from the median: how far off a typical sample is.
 
     Not scaled: for normal samples it is 0.6745 standard deviations.
 
@@ -98,7 +98,7 @@ def mad(samples: Iterable[float]) -> float:
         samples: At least one, in any order, none of them NaN.
 
     Returns:
-        The deviation, in the samples' unit; 0 of one sample.
+        The deviation, in the samples' unit; 0 for a single sample.
 
     Raises:
         ValueError: There is no sample, or one is NaN.
@@ -109,15 +109,15 @@ def mad(samples: Iterable[float]) -> float:
     """
     ordered = _ordered(samples)
     middle = _quantile(ordered, 0.5)
-    # Infinite samples are as far off as can be, and equal to an infinite median.
+    # A sample equal to an infinite median deviates by 0; the difference would be NaN.
     return median(abs(x - middle) if x != middle else 0.0 for x in ordered)
 
 
 def median_interval(samples: Iterable[float], confidence: float = 0.95) -> tuple[float, float]:
     """An interval that covers the true median with at least the given confidence.
 
-    Distribution-free: whatever the distribution, a sample is below its median with probability 1/2,
-    so how many of n samples are is binomial. The interval runs from the k-th smallest to the k-th
+    Distribution-free: for any distribution, a sample is below its median with probability 1/2, so
+    the number of samples below it is binomial. The interval runs from the k-th smallest to the k-th
     largest sample, with the largest k for which P(fewer than k below) is at most
     ``(1 - confidence) / 2``. See David and Nagaraja, "Order Statistics" (2003), section 7.1.
 
@@ -126,8 +126,8 @@ def median_interval(samples: Iterable[float], confidence: float = 0.95) -> tuple
         confidence: Above 0 and below 1.
 
     Returns:
-        The ends of the interval. Infinite where there are too few samples for the confidence: 95 %
-        takes six.
+        The ends of the interval; infinite if there are too few samples for the confidence. 95 %
+        needs six.
 
     Raises:
         ValueError: There is no sample, one is NaN, or ``confidence`` is out of range.
@@ -146,15 +146,15 @@ def median_interval(samples: Iterable[float], confidence: float = 0.95) -> tuple
 
 
 def _rank_of_interval(count: int, tail: float) -> int:
-    """The largest k for which fewer than k of ``count`` fair coins show heads with P <= tail."""
-    # In logarithms: 0.5 ** count is 0 from 1075 samples on.
+    """The largest k for which P(fewer than k of ``count`` fair coins show heads) <= tail."""
+    # In logarithms, because 0.5 ** count is 0 from 1075 samples on.
     log_half = -count * math.log(2)
     log_factorial = math.lgamma(count + 1)
     below, k = 0.0, 0
     while k <= count // 2:
         chance = log_factorial - math.lgamma(k + 1) - math.lgamma(count - k + 1) + log_half
         below += math.exp(chance)
-        # Sums of exact binary fractions are compared with decimal ones: leave room for rounding.
+        # The sum of binary fractions is compared with a decimal one, so allow for rounding.
         if below > tail * (1 + 1e-12):
             break
         k += 1
@@ -176,5 +176,5 @@ def _quantile(ordered: list[float], q: float) -> float:
     above = min(below + 1, len(ordered) - 1)
     low, high = ordered[below], ordered[above]
     part = place - below
-    # Also right where both are infinite, and never outside of the two.
+    # Also correct if both are infinite, and never outside of the two.
     return low if part == 0 or low == high else low + part * (high - low)

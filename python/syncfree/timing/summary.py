@@ -20,37 +20,38 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class RegionSummary:
-    """One region in figures. Times are GPU times in microseconds unless they say otherwise.
+    """One region in figures. Times are GPU times in microseconds unless stated otherwise.
 
-    Quantiles cover the samples that are kept; count, total and minimum cover all there ever were.
+    Quantiles cover the samples that are kept; count, total and minimum cover all that there were.
 
     Attributes:
-        name: Of the region.
+        name: The region's name.
         kind: ``"compute"``, ``"h2d"`` or ``"d2h"``.
         count: How many samples there were.
-        kept: How many samples the quantiles cover.
-        median_us: The middle one.
-        p10_us: One in ten is below.
-        p90_us: One in ten is above.
-        p99_us: One in a hundred is above.
-        min_us: The smallest.
+        kept: How many samples are kept.
+        median_us: Median time.
+        p10_us: 10th percentile.
+        p90_us: 90th percentile.
+        p99_us: 99th percentile.
+        min_us: The smallest time.
         mad_us: Median absolute deviation from the median, not scaled.
-        total_us: Their sum.
-        share: Share of the step: of the total of all outermost regions on the same clock. Above 1
-            if a region is nested in itself, as with a recursive function.
-        transfers_us: Median time of regions of kinds h2d and d2h inside of it, of the samples for
-            which all of these are kept; None if there is no such sample.
+        total_us: The sum of the times.
+        share: Share of the total of all outermost regions. Above 1 if a region is nested in itself,
+            as with a recursive function.
+        transfers_us: Median time of the regions of kinds h2d and d2h inside of it, over the samples
+            for which all of these are kept; None if there is no such sample.
         host_enqueue_us: Median host time in the block; None if all regions were captured.
-        gpu_gap_us: Median gap on the stream before it; None if not known.
-        host_gap_us: Median gap on the host before it; None if not known.
+        gpu_gap_us: Median gap on the stream before it; None if unknown.
+        host_gap_us: Median gap on the host before it; None if unknown.
         mhz: Median effective clock; None if no sample is stamped.
-        gb_per_second: Median rate, where the bytes are known.
+        gb_per_second: Median rate; None if no bytes are known.
         flags: How many of the kept samples have each flag.
-        verdict: What it means, in words.
-        nvml_mhz: Median clock of the SMs as NVML reports it; None if it was not asked.
-        watts: Median power draw, likewise.
-        celsius: Median temperature of the chip, likewise.
-        throttle: For each reason, in how many of the kept samples it held the clock down, likewise.
+        verdict: What the figures mean, in words.
+        nvml_mhz: Median clock of the SMs as NVML reports it; None if NVML was not read.
+        watts: Median power draw; None if NVML was not read.
+        celsius: Median temperature of the chip; None if NVML was not read.
+        throttle: For each reason, in how many of the kept samples it held the clock down; None if
+            NVML was not read.
     """
 
     name: str
@@ -80,15 +81,15 @@ class RegionSummary:
 
 
 class Summary:
-    """What a timer has measured so far; made by :meth:`EventTimer.summary`.
+    """The measurements of a timer so far; made by :meth:`EventTimer.summary`.
 
     Args:
-        recording: What the timer handed over.
+        recording: The timer's recording.
 
     Attributes:
-        recording: The same, with the flags of its samples.
-        regions: The regions, that with the largest total first.
-        notes: What a reader of the figures has to know, as sentences.
+        recording: The same, with flags added to its samples.
+        regions: The regions, the one with the largest total first.
+        notes: The facts that a reader of the figures has to know, as sentences.
 
     Example:
         >>> from syncfree.timing.samples import History, Recording, Sample
@@ -109,15 +110,15 @@ class Summary:
 
     @property
     def samples(self) -> list[Sample]:
-        """All samples that are kept, in the order in which the GPU began them."""
+        """All kept samples, in the order in which the GPU began them."""
         samples = [each for history in self.recording.histories for each in history.samples]
         return sorted(samples, key=lambda each: each.gpu_start_us)
 
     def __getitem__(self, name: str) -> RegionSummary:
-        """The region of that name; of several kinds, that with the largest total.
+        """The region of that name; if there are several kinds, the one with the largest total.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such region.
         """
         for region in self.regions:
             if region.name == name:
@@ -126,10 +127,10 @@ class Summary:
         raise KeyError(f"no samples of a region {name!r}; there are those of: {known}")
 
     def json(self, samples: bool = False) -> dict[str, Any]:
-        """The document of docs/timing.md, as plain values.
+        """The JSON document (docs/timing.md), as plain values.
 
         Args:
-            samples: Whether each kept sample is in it too.
+            samples: Whether to include each kept sample.
 
         Example:
             >>> Summary(Recording(())).json()["regions"]
@@ -164,7 +165,7 @@ class Summary:
             raise MissingExtraError("The table of a timer", "cli") from None
 
     def plot(self) -> Figure:
-        """Timeline and distributions of the kept samples, as a figure of matplotlib.
+        """Timeline and distributions of the kept samples, as a matplotlib figure.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -180,7 +181,7 @@ class Summary:
         """The timeline for ``chrome://tracing`` and Perfetto: GPU streams and host threads.
 
         Args:
-            path: A file to write it to as JSON, too.
+            path: A file to which the trace is also written as JSON.
         """
         from syncfree.timing.export import chrome_trace
 
@@ -213,9 +214,9 @@ def _flagged(recording: Recording) -> Recording:
 
 
 def _outermost_total(history: History) -> float:
-    """The part of a region's total that has no region around it.
+    """The part of a region's total from samples that have no region around them.
 
-    By time, not by count: a name may stand for long copies outermost and for short ones inside.
+    Estimated by time, not by count: outermost samples of a name may be long, nested ones short.
     """
     kept = sum(each.gpu_us for each in history.samples)
     outermost = sum(each.gpu_us for each in history.samples if each.depth == 0)
@@ -223,7 +224,7 @@ def _outermost_total(history: History) -> float:
 
 
 class _Transfers:
-    """Time of transfers inside of regions, as far as it is known."""
+    """The time of transfers inside of regions, as far as it is known."""
 
     def __init__(self, histories: Sequence[History]) -> None:
         samples = [each for history in histories for each in history.samples]
@@ -234,7 +235,7 @@ class _Transfers:
             if each.kind == "compute" or each.captured:
                 continue
             parent = around.get(each.parent)
-            # A transfer inside of a transfer is counted with that.
+            # A transfer inside of another transfer is part of that one's time.
             while parent is not None and parent.kind == "compute":
                 total = self._inside.get(parent.sequence, 0.0) + each.gpu_us
                 self._inside[parent.sequence] = total
@@ -242,7 +243,7 @@ class _Transfers:
         self._known_from = max(map(self._oldest, histories), default=0.0)
 
     def median_us(self, samples: Sequence[Sample]) -> float | None:
-        """Of the samples that have all of their transfers; None if there is none."""
+        """The median over the samples whose transfers are all kept; None if there is none."""
         return median_of_known(
             self._inside.get(each.sequence, 0.0)
             for each in samples
@@ -250,7 +251,7 @@ class _Transfers:
         )
 
     def _oldest(self, history: History) -> float:
-        """From which sequence on transfers, and what lies around them, are in their history."""
+        """From which sequence on a history has all transfers and the regions around them."""
         matters = history.kind != "compute" or any(
             each.sequence in self._inside for each in history.samples
         )

@@ -29,28 +29,28 @@ class EventTimer(_runtime.RegionTimer):
     """Times regions with CUDA events, and never makes the host wait for the GPU.
 
     A region records an event at its beginning and one at its end, on the stream that is current
-    when it begins. Later regions and :meth:`poll` ask, without waiting, which ends have passed, and
-    turn those into samples. What two events take by themselves, measured once for each device, is
-    taken off; see ``bracket_us`` of :meth:`json`. Regions may be nested, on several streams and in
-    several threads. On a stream that is being captured they become part of the CUDA graph; after a
-    replay, `poll` reads the last one.
+    when it begins. Later regions and :meth:`poll` ask, without waiting, which ends the GPU has
+    passed, and turn those regions into samples. The time that two events take by themselves is
+    measured once for each device and subtracted; see ``bracket_us`` of :meth:`json`. Regions may be
+    nested, and may be on several streams and in several threads. On a stream that is being captured
+    they become part of the CUDA graph; after a replay, `poll` reads its times.
 
-    Without a GPU the host's monotonic clock stands in, and every result says so.
+    Without a GPU the host's monotonic clock is used, and every result says so.
 
-    A copy, also in another process, is a new timer with the same options: it has no samples. A
-    timer knows 4,096 names; put what varies, such as a step's number, elsewhere.
+    A copy, also in another process, is a new timer with the same options and no samples. A timer
+    accepts 4,096 names, so a name must not contain what varies, such as a step's number.
 
     Args:
-        device: ``None`` times the device that is current when a region begins, or the host where
-            torch sees no GPU. ``"cuda:1"`` times that device always, ``"cpu"`` the host.
-        capacity: Regions of a device that may be in flight at once. Beyond that the oldest one is
-            dropped and counted.
-        history: Samples kept of each name, for quantiles, traces and plots.
-        stamp_every: One region in this many of each name is stamped with the GPU's clock. Two
-            kernels of one thread do that, and the region pays for their launches; 0 for none.
-        nvtx: Whether regions are NVTX ranges too, for Nsight; has no effect without a GPU.
+        device: ``None`` times the device that is current when a region begins, or the host if torch
+            sees no GPU. ``"cuda:1"`` always times that device, ``"cpu"`` the host.
+        capacity: How many regions of a device may be in flight at once. Beyond that the oldest one
+            is dropped and counted.
+        history: How many samples of each name are kept, for quantiles, traces and plots.
+        stamp_every: One region in this many of each name is stamped with the GPU's clock, by two
+            kernels of one thread, whose launches are part of the region's time; 0 for none.
+        nvtx: Whether regions are NVTX ranges too, for Nsight; no effect without a GPU.
         nvml: Whether samples also have clock, power, temperature and throttle reasons. A thread
-            asks NVML for them ten times a second until the timer is garbage-collected, for
+            reads them from NVML ten times a second until the timer is garbage-collected, for
             ``device`` or, without one, for the device that is current now. It changes no setting.
 
     Attributes:
@@ -61,7 +61,7 @@ class EventTimer(_runtime.RegionTimer):
         TypeError: ``device`` does not name a device.
         ValueError: A number is out of range.
         MissingExtraError: ``nvml=True``, and nvidia-ml-py is not installed.
-        TimerError: The driver refused, or a region has a 4,097th name.
+        TimerError: The driver reported an error, or a region has a 4,097th name.
 
     Example:
         >>> import syncfree
@@ -136,7 +136,7 @@ class EventTimer(_runtime.RegionTimer):
     def start(
         self, name: str, kind: Kind = "compute", *, bytes: int | None = None
     ) -> _runtime.Region:
-        """Begins a region that ends with its ``stop()``, where a block does not fit.
+        """Begins a region that ends with its ``stop()``, where a `with` block does not fit.
 
         Args:
             name: As of `region`.
@@ -157,7 +157,7 @@ class EventTimer(_runtime.RegionTimer):
         return self.region(name, kind, bytes=bytes).start()
 
     def recording(self) -> Recording:
-        """All samples that are kept, with exact totals and counts. Never waits."""
+        """All kept samples, with exact totals and counts. Never waits."""
         self.poll()
         recording = Recording(
             from_runtime(self.histories()),
@@ -171,14 +171,14 @@ class EventTimer(_runtime.RegionTimer):
         return replace(recording, histories=histories, remarks=self._companion.notes)
 
     def samples(self) -> list[Sample]:
-        """All samples that are kept, in the order in which the GPU began them. Never waits."""
+        """All kept samples, in the order in which the GPU began them. Never waits."""
         return self.summary().samples
 
     def summary(self) -> Summary:
         """The regions in figures, with a verdict on each. Never waits.
 
-        What the GPU has not finished is not in it, and a note says how much that is; call `wait`
-        before to have all.
+        Regions that the GPU has not finished are not included, and a note says how many these are;
+        call `wait` before to include all.
         """
         return Summary(self.recording())
 
@@ -207,13 +207,13 @@ class EventTimer(_runtime.RegionTimer):
         ``model.forward = timer.wrap(model.forward)``.
 
         Args:
-            target: A TorchMetrics metric or collection, one of ours, or a function.
+            target: A metric or collection of TorchMetrics or syncfree, or a function.
 
         Returns:
             The metric itself, or a function to call instead.
 
         Raises:
-            TypeError: It is none of these.
+            TypeError: The target is none of these.
 
         Example:
             >>> import torch, syncfree
@@ -229,9 +229,9 @@ class EventTimer(_runtime.RegionTimer):
         return result
 
     def track_transfers(self) -> AbstractContextManager[None]:
-        """Times copies between host and GPU as regions of their own, inside of the block.
+        """Inside of the block, times copies between host and GPU as regions of their own.
 
-        Sees the calls of `Tensor.to`, ``cuda``, ``cpu``, ``copy_``, ``item``, ``tolist``, ``bool``,
+        It sees calls of `Tensor.to`, ``cuda``, ``cpu``, ``copy_``, ``item``, ``tolist``, ``bool``,
         ``float``, ``int``, `torch.tensor` and `torch.as_tensor` that cross between host and GPU.
         The regions have the names of these calls, the kind ``"h2d"`` or ``"d2h"``, and the bytes.
         Each torch function in the block costs one more Python call.
@@ -257,7 +257,7 @@ def _made(kind: type[EventTimer], options: dict[str, Any]) -> EventTimer:
 
 
 def _choose(device: torch.device | str | int | None) -> tuple[int | None, str]:
-    """A fixed device or None, and what the clock is."""
+    """The index of a fixed device or None, and the name of the clock."""
     if device is None:
         reason = _runtime.cuda_status() if torch.cuda.is_available() else "torch sees no GPU"
         return None, CUDA_CLOCK if not reason else f"the host's clock, because {reason}"
@@ -291,7 +291,7 @@ def _named(device: torch.device | str | int) -> torch.device:
 
 
 def require_timer(timer: EventTimer | None, asked: str) -> None:
-    """Raises unless it is a timer or None: its first region may begin long after.
+    """Raises unless it is a timer or None; at once, as the first region may begin much later.
 
     Raises:
         TypeError: It is something else, such as the class.
@@ -305,10 +305,10 @@ _default_lock = threading.Lock()
 
 
 def default_timer() -> EventTimer:
-    """The timer of `syncfree.timed` where none is named; made at its first use.
+    """The timer that `syncfree.timed` uses by default; made at its first use.
 
     Returns:
-        The same one for all threads of this process.
+        The same timer for all threads of this process.
 
     Example:
         >>> import syncfree

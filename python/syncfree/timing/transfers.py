@@ -1,4 +1,4 @@
-"""Copies between host and GPU as regions of their own, without a change of the loop."""
+"""Times copies between host and GPU as regions of their own, without changes to the program."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Tracking(TorchFunctionMode):
 
 
 def direction(source: torch.device, target: torch.device) -> Kind | None:
-    """Which way a copy goes; None if it has no host end, or no GPU end.
+    """The direction of a copy; None if it is not between host and GPU.
 
     Example:
         >>> direction(torch.device("cpu"), torch.device("cuda", 0))
@@ -94,7 +94,7 @@ def _make(args: Arguments, options: Options) -> Move | None:
     if isinstance(data, Tensor):
         return _move(data, data.device, _device(place))
     way = direction(torch.device("cpu"), _device(place))
-    # Of what kind the elements of a list will be is known only afterwards.
+    # The dtype that a list's elements will get is known only afterwards.
     return None if way is None else (way, int(getattr(data, "nbytes", 0)))
 
 

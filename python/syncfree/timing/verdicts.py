@@ -1,7 +1,7 @@
-"""What the samples of a region mean: flags of each, and a sentence for all of them.
+"""What the samples of a region mean: flags for each, and a sentence for all of them.
 
-The flags come from side data, not from the GPU time alone: a slow region may be short of launches,
-short of clock, or simply work.
+The flags use other data besides the GPU time: a slow region may be waiting for launches, running at
+a low clock, or simply have much work.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ def flagged(
 ) -> tuple[Sample, ...]:
     """The samples of a region with their flags.
 
-    ``first``: the first of its name, with loading and allocation in it. ``cold``: that, or the host
-    came to it after a long gap. ``launch_bound``: the GPU waited for the host's launches in it, so
-    its time is the host's. ``ramp``: the clock was low after a gap before the region or one around
-    it. ``throttled``: it was low without one, held down by power, heat or a limit; neither where no
-    gap is known. ``captured``: a replay of a CUDA graph.
+    ``first``: the first of its name, which includes loading and allocation. ``cold``: that, or the
+    host reached it after a long gap. ``launch_bound``: the GPU waited for the host's launches in
+    it, so its time is the host's. ``ramp``: the clock was low after a gap before the region or
+    before one around it. ``throttled``: the clock was low without such a gap, held down by power,
+    heat or a limit. If no gap is known, it is neither. ``captured``: a replay of a CUDA graph.
 
     A region in which the host takes as long as the GPU is launch-bound, unless the GPU had not even
-    begun it when the host was through: then earlier work held both up, and the host, which may run
-    only so far ahead, was slowed down by the GPU. That is probed for some samples, and holds for
-    those behind them until the next probe.
+    begun it when the host reached its end. In that case earlier work delayed both: the host can run
+    ahead only so far, so the GPU slowed it down. Some samples are probed for this, and the answer
+    is used for the following samples until the next probe.
 
     Args:
-        samples: Of one name, in the order in which they began.
+        samples: Samples of one name, in the order in which they began.
         highest: The highest clock of each device; default: that of these samples.
-        around: Samples by their sequence, in which those around these are found.
+        around: Samples by their sequence, in which the parents of these samples are looked up.
 
     Example:
         >>> starved = Sample("step", gpu_us=530.0, host_enqueue_us=520.0, queued=False)
@@ -99,7 +99,7 @@ def flagged(
 
 
 def _largest_gap(sample: Sample, around: Mapping[int, Sample]) -> float | None:
-    """Before a sample or any around it: the first one inside of a step begins as that does."""
+    """The largest gap before a sample or its parents: the first region of a step begins with it."""
     here: Sample | None = sample
     gaps = []
     while here is not None:
@@ -109,10 +109,10 @@ def _largest_gap(sample: Sample, around: Mapping[int, Sample]) -> float | None:
 
 
 def gpu_work_us(samples: Iterable[Sample]) -> float | None:
-    """GPU time without the host's launches, from samples that stood behind earlier work.
+    """GPU time without the host's launches, from samples that were queued behind earlier work.
 
-    Their launches were all made before the GPU came to them, so nothing of their time is the
-    host's. None if no sample was found so.
+    All their launches were made before the GPU reached them, so none of their time is the host's.
+    None if there is no such sample.
 
     Example:
         >>> gpu_work_us([Sample("a", gpu_us=530.0), Sample("a", gpu_us=90.0, queued=True)])
@@ -122,10 +122,10 @@ def gpu_work_us(samples: Iterable[Sample]) -> float | None:
 
 
 def verdict(samples: Sequence[Sample]) -> str:
-    """One sentence on a region: what its time is made of, and what to do about it.
+    """One sentence about a region: what its time consists of, and what to do about it.
 
     Args:
-        samples: Of one name, with their flags, in the order in which they began, at least one.
+        samples: At least one sample of one name, with flags, in the order in which they began.
 
     Raises:
         ValueError: There is no sample.
@@ -143,7 +143,7 @@ def verdict(samples: Sequence[Sample]) -> str:
 
 
 def _of_one_kind(samples: Sequence[Sample]) -> tuple[Sequence[Sample], str]:
-    """The replays of graphs or the others, of which there are more, and how many were left out."""
+    """The replays of graphs or the other samples, whichever are more; and what was left out."""
     replays = [each for each in samples if each.captured]
     others = [each for each in samples if not each.captured]
     if not replays or not others:
@@ -203,7 +203,7 @@ def _clock(samples: Sequence[Sample]) -> str:
 
 
 def _held_down(samples: Sequence[Sample]) -> str:
-    """What NVML says held the clock down beside most of the samples that it was asked of."""
+    """The reasons that, by NVML, held the clock down in most of the samples with a reading."""
     told = [each.throttle for each in samples if each.throttle is not None]
     counts = Counter(name for names in told for name in names)
     reasons = [name for name, count in counts.items() if count > OFTEN * len(told)]

@@ -1,4 +1,4 @@
-// CUDA's words and built-in functions for a host compiler. Comes before each converted source.
+// CUDA's keywords and built-in functions for a host compiler; included before every converted file.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,10 +25,10 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 
-// Before words of CUDA's become macros that are names of members here.
+// Before the macros below, because cudaLaunchConfig_t has members named gridDim and blockDim.
 namespace cuda_on_cpu {
 
-// One launch behind the other, whatever the attributes allow.
+// Launches run one after another, even if the attributes allow an overlap.
 template <class... P>
 cudaError_t launch_configured(const cudaLaunchConfig_t* config, void (*kernel)(P...),
                               const std::type_identity_t<P>&... parameters) {
@@ -45,7 +45,7 @@ cudaError_t launch_configured(const cudaLaunchConfig_t* config, void (*kernel)(P
 
 namespace cuda_on_cpu {
 
-// Float instructions by PTX.
+// PTX instructions for floats.
 inline float flush(float x) {
   return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
 }
@@ -59,7 +59,7 @@ inline float min_nan(float a, float b) {
   return a != a || b != b ? NAN : a < b ? a : b;
 }
 
-// Keeps the compiler from contracting what is to be rounded on its own.
+// Keeps the compiler from contracting operations that are to be rounded separately.
 inline float opaque(float x) {
   asm volatile("" : "+x"(x));
   return x;
@@ -77,7 +77,7 @@ inline float bits_as_float(std::uint32_t bits) {
   return x;
 }
 
-// Byte i of the result is that which nibble i of the selector names, of the eight of x and y.
+// Byte i of the result is the byte of x and y (eight in all) that nibble i of the selector names.
 inline unsigned byte_perm(unsigned x, unsigned y, unsigned selector) {
   const std::uint64_t bytes = static_cast<std::uint64_t>(y) << 32 | x;
   unsigned result = 0;
@@ -86,7 +86,7 @@ inline unsigned byte_perm(unsigned x, unsigned y, unsigned selector) {
   return result;
 }
 
-// Four bytes in a word.
+// Functions of the four bytes in a word.
 inline unsigned absolute_byte_differences(unsigned a, unsigned b) {
   unsigned result = 0;
   for (int shift = 0; shift < 32; shift += 8) {
@@ -100,7 +100,7 @@ inline unsigned dot_bytes(unsigned a, unsigned b, unsigned sum) {
   return sum;
 }
 
-// Two 16-bit floats in a word.
+// Functions of the two 16-bit floats in a word.
 inline float2 widen(__half2 pair) {
   return __half22float2(pair);
 }
@@ -129,7 +129,7 @@ Pair max_pair_nan(Pair a, Pair b) {
   return a;
 }
 
-// Warps.
+// Warp functions.
 template <class T>
 T shuffle_from(unsigned mask, T value, unsigned lane, Site site) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t));
@@ -171,7 +171,7 @@ inline bool all(unsigned mask, bool predicate, Site site = Site::current()) {
   return vote_all(mask, predicate, site);
 }
 
-// Blocks.
+// Barriers.
 inline void sync_threads(Site site = Site::current()) {
   barrier(site);
 }
@@ -179,7 +179,7 @@ inline int sync_threads_or(int predicate, Site site = Site::current()) {
   return barrier_or(predicate, site);
 }
 
-// Memory. One thread runs at a time, so plain accesses are atomic.
+// Memory accesses. One thread runs at a time, so plain accesses are atomic.
 template <class T>
 T load_yielding(const T* address) {
   maybe_yield();
@@ -200,7 +200,7 @@ cudaError_t set_attribute(F* kernel, cudaFuncAttribute attribute, int value) {
   return cudaSuccess;
 }
 
-// All code is of the device's own architecture.
+// All code is for the device's own architecture.
 template <class F>
 cudaError_t function_attributes(cudaFuncAttributes* attributes, F*) {
   int major, minor;

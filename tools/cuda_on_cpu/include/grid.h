@@ -1,4 +1,4 @@
-// What a converted kernel and its launch ask of the emulator.
+// The emulator's functions for converted kernels and their launches.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,13 +12,13 @@
 
 namespace cuda_on_cpu {
 
-// Where in the kernel's source a thread is; barriers compare it.
+// Where in the kernel's source a thread is; barriers check that all their threads are at the same.
 using Site = std::source_location;
 
 struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
-// Of the thread that runs: one runs at a time.
+// Indices of the running thread: one runs at a time.
 extern Index thread_index, block_index, block_size, grid_size;
 
 // Waits for every live thread of the block. The second also tells whether `predicate` is nonzero in
@@ -26,16 +26,17 @@ extern Index thread_index, block_index, block_size, grid_size;
 void barrier(Site site);
 int barrier_or(int predicate, Site site);
 
-// Waits for all lanes of the warp, then gives what lane `from` brought.
+// Waits for all lanes of the warp, then returns the value of lane `from`.
 std::uint64_t exchange(unsigned mask, std::uint64_t value, unsigned from, const char* what,
                        Site site);
 bool vote_any(unsigned mask, bool predicate, Site site);
 bool vote_all(unsigned mask, bool predicate, Site site);
 
-// In random order another thread may run here: at atomics, fences and loads past the caches.
+// Called at atomics, fences and loads that bypass the L1 cache: in random order, another thread may
+// run here.
 void maybe_yield();
 
-// Memory of the running block, filled with 0xFB when the block starts.
+// Shared memory of the running block, filled with 0xFB before it is first used.
 void* static_shared(const void* key, std::size_t size);
 void* dynamic_shared();
 

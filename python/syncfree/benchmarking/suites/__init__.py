@@ -1,4 +1,8 @@
-"""The project's own suites: ours beside every installed peer, on the same tensors."""
+"""The project's own suites: syncfree beside every installed peer, on the same tensors.
+
+A *peer* is another library that does the same, a *workload* is one piece of work that all of them
+do, a *maker* makes a workload's tensors and calls.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ import torch
 
 from syncfree.benchmarking.suites.workload import Makers, Workload
 
-# Suites of function calls first: the profiler that counts the launches of `classes` slows launches.
+# Suites of functions come first, because the profiler that counts launches for `classes` makes
+# later launches slower.
 SUITES: dict[str, str] = {
     "psnr": "syncfree.benchmarking.suites.psnr:makers",
     "ssim": "syncfree.benchmarking.suites.ssim:ssim_makers",
@@ -26,9 +31,9 @@ OF_CLASSES = ("restoration", "classes")
 
 
 def makers(suite: str, device: str) -> Makers:
-    """Names and makers of a suite's workloads, which are the same in every run.
+    """Names and makers of a suite's workloads, with the same random numbers in every run.
 
-    Some kernels leave rows early, and how soon depends on the numbers drawn.
+    Some kernels leave a row early, and how early depends on the numbers.
 
     Args:
         suite: A key of `SUITES`.

@@ -1,4 +1,4 @@
-"""Multiclass accuracy beside TorchMetrics', plain torch and torch.compile."""
+"""Accuracy: syncfree beside TorchMetrics, plain torch and torch.compile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def workload(
     top_k: int = 1,
     correct: float = 0.6,
 ) -> Workload:
-    """Scores (N, C, ...) of which about the share ``correct`` has its target on top."""
+    """Scores (N, C, ...); for about the share ``correct`` of them the target has the top score."""
     from syncfree.functional import multiclass_accuracy
 
     scores = torch.randn(shape, device=device).to(dtype)
@@ -35,7 +35,8 @@ def workload(
     contenders: dict[str, Call] = {
         "syncfree": lambda: multiclass_accuracy(scores, target, **arguments)
     }
-    # TorchMetrics builds C * C bins: 1.6e10 of them for 128,256 classes, an illegal memory access.
+    # TorchMetrics makes C * C bins: for 128,256 classes these are 1.6e10, and it fails with an
+    # illegal memory access.
     if is_there("torchmetrics") and (average == "micro" or shape[1] < 20_000):
         import torchmetrics.functional.classification as tm
 

@@ -1,4 +1,4 @@
-"""The steps of metric classes, ours beside TorchMetrics'."""
+"""The steps of metric classes: syncfree's beside TorchMetrics'."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _step(metric: Any, step: str, batch: Batch) -> Call:
     if step == "compute":
 
         def compute() -> object:
-            metric._computed = None  # or it would give the value from before
+            metric._computed = None  # otherwise it would return the cached value
             return metric.compute()
 
         return compute
@@ -138,7 +138,7 @@ def _workload(
 
 
 def _grows(metric: Any) -> bool:
-    """Whether each step makes the states longer, and with them, for some, the next step."""
+    """Whether each step makes the states longer, which can make the next step slower."""
     return any(isinstance(getattr(metric, name), list) for name in metric._defaults)
 
 
@@ -151,7 +151,7 @@ def makers(device: str) -> Makers:
     """The steps of all classes.
 
     Raises:
-        MissingExtraError: TorchMetrics, whose classes ours are, is not installed.
+        MissingExtraError: TorchMetrics, whose classes syncfree's derive from, is not installed.
     """
     from syncfree.benchmarking.suites.peers import is_there
 

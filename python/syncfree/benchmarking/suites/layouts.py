@@ -1,4 +1,4 @@
-"""The same work on tensors that are not plain: other layouts, odd sizes, small images."""
+"""The same work on other tensors than dense ones: layouts, odd sizes, small images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Metric = Callable[..., Any]
 def image_layouts(
     name: str, metric: Metric, per_image: dict[str, Any], shape: tuple[int, ...], device: str
 ) -> Workload:
-    """A metric of images of about as many pixels; ``per_image`` asks for a value of each."""
+    """A metric of images with about the same number of pixels in several layouts.
+
+    ``per_image`` are the arguments that make it return a value for each image.
+    """
     n, c, h, w = shape
     dense = images(shape, F32, device)
     large = images((n, c, h + 2, w + 6), F32, device)
@@ -52,7 +55,7 @@ def image_layouts(
 
 
 def token_logits(shape: tuple[int, ...], device: str) -> Workload:
-    """Accuracy of a language model's next tokens, as (B, T + 1, V) logits are shifted for it."""
+    """Accuracy of a language model's next tokens, from its shifted (B, T + 1, V) logits."""
     from syncfree.functional import multiclass_accuracy
 
     batch, tokens, classes = shape

@@ -18,7 +18,7 @@ def is_there(module: str) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """The installed peers' versions by package."""
+    """The versions of the installed peers, by package."""
     return {
         package: metadata.version(package)
         for module, package in PACKAGES.items()

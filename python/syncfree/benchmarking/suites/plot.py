@@ -1,4 +1,4 @@
-"""Draws a result file: how much longer every peer takes than ours."""
+"""Draws a result file: how much longer every peer takes than syncfree."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from syncfree.benchmarking.plot import new_figure, save
 
 OURS = "syncfree"
-# Of `scaling`, which has a plot of its own.
+# Rows of the suite `scaling`, which has a plot of its own.
 NOT_BARS = "scaling: "
-TIMED = " timed regions"  # which put the same events on the GPU, whoever times
+TIMED = " timed regions"  # these put the same events on the GPU with every timer
 
 
 def plot_rows(document: Mapping[str, Any], file: Path) -> None:
-    """Bars of time over ours, a group a workload, with the median's interval where it is known.
+    """Bars of time over syncfree's, a group per workload, with the median's interval if known.
 
-    Steps of classes and timed regions cost the host and not the GPU, so theirs are host times.
+    Steps of classes and timed regions cost the host and not the GPU, so host times are shown there.
 
     Args:
         document: A result file.
-        file: Where to write; the ending (``.png``, ``.svg``) says the format.
+        file: The file to write; its suffix (``.png``, ``.svg``) decides the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

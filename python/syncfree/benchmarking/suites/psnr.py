@@ -1,4 +1,4 @@
-"""PSNR beside TorchMetrics', plain torch and torch.compile."""
+"""PSNR: syncfree beside TorchMetrics, plain torch and torch.compile."""
 
 from __future__ import annotations
 

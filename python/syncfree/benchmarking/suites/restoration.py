@@ -1,7 +1,7 @@
-"""A restoration loop that is evaluated as it goes: a small network, PSNR and SSIM.
+"""A restoration loop that is evaluated as it runs: a small network, PSNR and SSIM.
 
-Timed by the host's clock such a loop makes the metrics look slow that merely wait for the network.
-Here the loop stands beside itself without metrics, so that what they add is the difference.
+Timed by the host's clock, such a loop makes metrics look slow that merely wait for the network. So
+the same loop without metrics is measured too, and the difference is what the metrics add.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ON_CPU = (1, 3, 96, 96)
 
 
 def network(device: str) -> nn.Module:
-    """Three convolutions and a skip, as small restoration networks have."""
+    """Three convolutions; the loop adds the skip connection, as in small restoration networks."""
     torch.manual_seed(0)
     layers = nn.Sequential(
         nn.Conv2d(3, CHANNELS, 3, padding=1),
@@ -36,7 +36,7 @@ def network(device: str) -> nn.Module:
 
 
 def loop(model: nn.Module, noisy: Tensor, clean: Tensor, metrics: Any) -> Call:
-    """The steps of an epoch and its values; without metrics the last picture."""
+    """The steps of an epoch and its values; without metrics, the last restored images."""
 
     @torch.no_grad()
     def run() -> object:
@@ -55,7 +55,7 @@ def loop(model: nn.Module, noisy: Tensor, clean: Tensor, metrics: Any) -> Call:
 
 
 def workload(shape: tuple[int, ...], device: str) -> Workload:
-    """The loop with our metrics on the current stream and on their own, and with TorchMetrics'."""
+    """The loop with syncfree's metrics, on the current and on a side stream, and TorchMetrics'."""
     import torchmetrics
 
     import syncfree
@@ -87,7 +87,7 @@ def makers(device: str) -> Makers:
     """The workloads of this suite.
 
     Raises:
-        MissingExtraError: TorchMetrics, whose classes ours are, is not installed.
+        MissingExtraError: TorchMetrics, whose classes syncfree's derive from, is not installed.
     """
     if not is_there("torchmetrics"):
         raise MissingExtraError("The suite `restoration`", "torchmetrics")

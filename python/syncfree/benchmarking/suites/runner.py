@@ -1,4 +1,4 @@
-"""Measures suites and writes the result file, from which README's figures and plots are made."""
+"""Measures suites and makes the result file, from which the README's figures and plots come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from syncfree.benchmarking.suites.peers import versions
 Row = dict[str, Any]
 OURS = "syncfree"
 SECONDS = 2.0
-# Tier 3 takes CUPTI, and the profiler that counts launches would see nothing afterwards.
+# Not tier 3, which takes CUPTI: afterwards the profiler that counts launches would see nothing.
 WAIT_TIERS = (2,)
 
 
@@ -39,11 +39,11 @@ def measure_workload(
     """All contenders of a workload in one run, interleaved, on the same tensors.
 
     Args:
-        workload: What to measure.
-        peers: Whether to measure others than ours.
+        workload: The workload.
+        peers: Whether to measure peers too.
         seconds: Longest time for each contender.
-        skip: Gets the name of each peer that raises, and what, and the others are measured;
-            without it the error is raised.
+        skip: Called with the name and the error of each peer that raises, which is then left out;
+            without `skip` the error is raised.
     """
     device = device_of(workload.device, ())
     works = {
@@ -67,7 +67,7 @@ def measure_workload(
 
 
 def rows_of(workload: Workload, measured: Comparison) -> list[Row]:
-    """The result file's rows of one workload."""
+    """The rows of one workload in the result file."""
     floor_us = workload.bytes / read_bandwidth(device_of(workload.device, ())) * 1e6
     ours_us = measured[OURS].device_us
     return [_row(workload, name, each, floor_us, ours_us) for name, each in measured.items()]
@@ -104,7 +104,7 @@ def _row(workload: Workload, name: str, result: Result, floor_us: float, ours_us
 
 
 def count_workload(workload: Workload, rows: Sequence[Row]) -> None:
-    """Adds to the rows of a class's step how many launches it makes."""
+    """Adds the number of launches to the rows of a class's step."""
     for row in rows:
         on_gpu = workload.device == "cuda"
         call = workload.contenders[row["contender"]]
@@ -126,19 +126,19 @@ def run_suites(
     Args:
         suites: Keys of :data:`~syncfree.benchmarking.suites.SUITES`.
         device: ``"cuda"`` or ``"cpu"``.
-        peers: Whether to measure others than ours.
+        peers: Whether to measure peers too.
         seconds: Longest time for each contender.
-        show: Gets each workload with its figures as soon as they are there.
-        skip: Gets the name of each workload for which this GPU's memory is too small, and of each
-            peer that raises, behind its workload's; and why.
-        rows: To which the rows are added, so that those of a run that breaks off are there.
+        show: Called with each workload and its figures as soon as they are known.
+        skip: Called with the name of each workload that does not fit into this GPU's memory, or
+            with the names of the workload and a peer that raises; and with the reason.
+        rows: A list to add the rows to, so that they are not lost if the run breaks off.
 
     Returns:
-        The result file's rows.
+        The rows of the result file.
     """
     rows = [] if rows is None else rows
     counted: list[tuple[Callable[[], Workload], list[Row]]] = []
-    # As a list: a suite that cannot run says so before hours are spent on another.
+    # A list, so that a suite that cannot run raises before hours are spent on another.
     for name, make in [each for suite in suites for each in makers(suite, device)]:
         try:
             workload = make()
@@ -153,7 +153,7 @@ def run_suites(
         if workload.is_class:
             counted.append((make, new))
         show(workload, measured)
-        del workload, measured  # or two of them would need room at once
+        del workload, measured  # otherwise two workloads would need memory at once
         forget(device)
     for make, new in counted:
         count_workload(make(), new)
@@ -165,11 +165,11 @@ def _skip_peer(skip: Callable[[str, str], None], workload: str, peer: str, reaso
 
 
 def document(rows: Sequence[Row], skipped: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The result file: where and with what the rows were measured.
+    """The result file: the rows, and the hardware and versions that they were measured with.
 
     Args:
-        rows: From `run_suites`.
-        skipped: Workloads that did not fit, with the reason.
+        rows: The rows from `run_suites`.
+        skipped: Workloads and peers that were left out, with the reason.
     """
     facts = info()
     return {
@@ -183,16 +183,16 @@ def document(rows: Sequence[Row], skipped: Mapping[str, str] | None = None) -> d
 
 
 def hardware(with_gpu: bool) -> dict[str, str]:
-    """Processor, threads, and the GPU if rows are of it."""
+    """The processor, the number of threads, and the GPU if it was used."""
     gpu = torch.cuda.get_device_name() if with_gpu else "none"
     return {"cpu": processor_name(), "threads": str(torch.get_num_threads()), "gpu": gpu}
 
 
 def forget(device: str) -> None:
-    """Frees what a workload compiled and cached.
+    """Frees what a workload compiled and cached, so that the next one meets peers at their best.
 
-    A peer that torch.compile met in another shape before would be compiled for any shape, and not
-    at all from the ninth time on: each workload shall meet it at its best.
+    torch.compile would compile a function that it has seen with another shape for dynamic shapes,
+    and from the ninth time on not at all.
     """
     if device == "cuda":
         torch.compiler.reset()

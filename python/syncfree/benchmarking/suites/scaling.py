@@ -1,4 +1,4 @@
-"""How the time grows with the work: above the cost of a launch it shall grow as the bytes do."""
+"""How the time grows with the work: above the cost of a launch it should grow as the bytes do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "scaling: "
 
 
 def image_metric(metric: str, batch: int, side: int, series: str, device: str) -> Workload:
-    """A metric of square images; ``series`` names the line of the plot that it is a point of."""
+    """A metric of square images; ``series`` names the line of the plot that it belongs to."""
     from syncfree import functional as sf
 
     x, y = images((batch, 3, side, side), F32, device)
@@ -31,7 +31,7 @@ def image_metric(metric: str, batch: int, side: int, series: str, device: str) -
 
 
 def accuracy(average: Literal["micro", "macro"], rows: int, classes: int, device: str) -> Workload:
-    """Accuracy of rows of scores whose largest is the target's, so that all of them are read."""
+    """Accuracy of rows in which the target has the largest score, so that all scores are read."""
     from syncfree.functional import multiclass_accuracy
 
     scores = torch.randn(rows, classes, device=device).to(BF16)

@@ -1,4 +1,4 @@
-"""Draws how the time grows with the work, beside what memory allows."""
+"""Draws how the time grows with the work, beside the limit by the memory's bandwidth."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from syncfree.benchmarking.suites.scaling import PREFIX
 def plot_scaling(document: Mapping[str, Any], file: Path) -> None:
     """Time against the time that reading the input takes, for each series of the suite `scaling`.
 
-    A series that keeps above the cost of a launch and along the dashed line is linear in bytes.
+    A series that, above the cost of a launch, is parallel to the dashed line is linear in bytes.
 
     Args:
         document: A result file with rows of the suite.
-        file: Where to write; the ending (``.png``, ``.svg``) says the format.
+        file: The file to write; its suffix (``.png``, ``.svg``) decides the format.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""SSIM and MS-SSIM beside TorchMetrics', pytorch-msssim's and fused-ssim's."""
+"""SSIM and MS-SSIM: syncfree beside TorchMetrics, pytorch-msssim and fused-ssim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from syncfree.benchmarking.suites.workload import (
 
 
 def ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
-    """SSIM of one batch; peers compute in the images' type, so they get float32 only."""
+    """SSIM of one batch; peers compute in the images' dtype, so they get only float32."""
     from syncfree.functional import image_quality, structural_similarity_index_measure
 
     x, y = images(shape, dtype, device)
@@ -50,13 +50,13 @@ def ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
     if dtype == torch.float32 and device == "cuda" and is_there("fused_ssim"):
         from fused_ssim import fused_ssim
 
-        # Zeros beyond the border, where the others reflect or crop: the same work.
+        # It pads with zeros where the others reflect or crop, which is the same work.
         contenders["fused-ssim"] = lambda: fused_ssim(x, y, train=False)
     return Workload(f"SSIM {size_name(shape, dtype)}", device, 2 * x.nbytes, contenders)
 
 
 def uniform_ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
-    """SSIM by a flat window of 7x7, scikit-image's default."""
+    """SSIM with a uniform window of 7x7, scikit-image's default."""
     from syncfree.functional import structural_similarity_index_measure
 
     x, y = images(shape, dtype, device)
@@ -72,7 +72,7 @@ def uniform_ssim(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Wor
 
 
 def ssim_gradients(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> Workload:
-    """SSIM and its gradients to both images; fused-ssim has one to the first only."""
+    """SSIM and its gradients to both images; fused-ssim has only the one to the first."""
     from syncfree.functional import structural_similarity_index_measure
     from syncfree.losses import ssim_loss
 

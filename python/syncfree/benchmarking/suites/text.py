@@ -7,7 +7,7 @@ from typing import Any
 
 from syncfree.benchmarking.text import IN_A_LOOP, SINGLE
 
-# Two figures go by the name of host time, and one is several times the other: each says which.
+# There are two host times, and one is several times the other, so each head says which it is.
 HEADS = (
     ("workload", "contender", "device us", "host us", "host us", "of floor", "x ours", "MiB", ""),
     ("", "", "", "in a loop", "1 call", "", "", "extra", "launches"),
@@ -17,10 +17,10 @@ MARK = "*"
 
 
 def lines_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A line a row under two of heads, and below what the figures are and why some are missing.
+    """Two lines of heads, a line per row, and a legend that says why some figures are missing.
 
     Args:
-        rows: Of :func:`~syncfree.benchmarking.suites.runner.rows_of`.
+        rows: Rows from :func:`~syncfree.benchmarking.suites.runner.rows_of`.
     """
     lines = [_line(head) for head in HEADS]
     previous = None
@@ -47,7 +47,7 @@ def lines_of(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _looped(row: dict[str, Any]) -> str:
-    """A figure that is not of plain calls back to back, or none, carries a mark."""
+    """The host time in a loop; marked if there is none, or if a setup was between the calls."""
     known = "-" if row["loop_host_us"] is None else f"{row['loop_host_us']:.1f}"
     return known + (MARK if row["no_loop"] and row["device"] == "cuda" else "")
 

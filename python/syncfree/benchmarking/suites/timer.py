@@ -1,6 +1,6 @@
-"""What timing a region costs the host, ours beside torch's events.
+"""What timing a region costs the host: syncfree's timer beside torch's events.
 
-A call is a hundred regions, so that what the timer does only now and then is in the figure.
+A call is a hundred regions, so that the timer's occasional work is part of the figure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _kept_events() -> Call:
 
 
 def _read_events() -> Call:
-    """As our timer: each pair is read, if the GPU has passed it, before it serves again."""
+    """Like syncfree's timer: each pair is read before it is reused, if the GPU has passed it."""
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(REGIONS)]
     for start, end in pairs:
         start.record()
@@ -65,7 +65,7 @@ def _read_events() -> Call:
 
 
 def _driver() -> Call:
-    """Two records of kept events and next to nothing else: what no timer by events goes below."""
+    """Two records of existing events and little else: the lower bound for a timer by events."""
     from syncfree import _runtime
 
     pairs = [_runtime.EventPair() for _ in range(REGIONS)]
@@ -99,5 +99,5 @@ def _workload(device: str) -> Workload:
 
 
 def makers(device: str) -> Makers:
-    """Names and makers."""
+    """The workloads of this suite."""
     yield f"timer-{REGIONS}-regions", partial(_workload, device)

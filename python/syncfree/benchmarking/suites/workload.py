@@ -1,4 +1,4 @@
-"""One piece of work of a suite, and who does it."""
+"""One piece of work of a suite, and the contenders that do it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Call = Callable[[], object]
 
 F32, F16, BF16, U8 = torch.float32, torch.float16, torch.bfloat16, torch.uint8
 SMALL, MEDIUM, LARGE = (16, 3, 256, 256), (8, 3, 1080, 1920), (32, 3, 1080, 1920)
-# A batch of a laptop's or a CI machine's evaluation.
+# A batch for an evaluation on a laptop or a CI machine.
 ON_CPU = (4, 3, 512, 768)
 
 
@@ -21,12 +21,12 @@ class Workload:
     """One piece of work.
 
     Args:
-        name: What the result file and the README call it.
+        name: The name in the result file and the README.
         device: ``"cuda"`` or ``"cpu"``.
         bytes: Bytes that any implementation must read.
-        contenders: Who does it, by name, on the same tensors; ours is ``"syncfree"``.
-        is_class: Whether it is a step of a metric class, of which the launches are counted too.
-        setups: What a contender needs done before each call, untimed.
+        contenders: The calls by name, on the same tensors; syncfree's is ``"syncfree"``.
+        is_class: Whether it is a step of a metric class, whose launches are counted too.
+        setups: Functions by contender that are called before each of its calls, untimed.
     """
 
     name: str

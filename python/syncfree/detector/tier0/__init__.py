@@ -1,11 +1,12 @@
-"""Tier 0: the real script on the CPU, with tensors that it believes to be on a GPU marked.
+"""Tier 0: runs the real script on the CPU, and marks the tensors that it would have on a GPU.
 
-Three parts, arrows one way:
+The *virtual device* is the one GPU that the script seems to have; a *marked* tensor is a CPU tensor
+that says it is there. Three parts, each of which uses only those above it:
 
 - `residence` says where a tensor's memory would be. The mark sits on the storage, so that views,
   in-place results, `.data`, parameters and saved tensors share it.
-- `following` is a dispatch mode: results of marked tensors are marked, and the operations that
-  would make the host wait are recorded (`rules`, `transfers`).
+- `following` is a dispatch mode: it marks the results of marked tensors, and records the operations
+  that would make the host wait (`rules`, `transfers`).
 - The other files replace what would need a GPU: tensor methods, factories, `torch.cuda`.
 """
 

@@ -1,4 +1,4 @@
-"""Autocast for "cuda": to torch the tensors are the CPU's, so that autocast is set beside it."""
+"""Autocast for "cuda" also sets that of the CPU, on which torch sees the marked tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncfree.detector.tier0.replacing import Replacements
 
 
 def install(replace: Replacements) -> None:
-    """Replaces the two setters; the state of "cuda" itself stays torch's."""
+    """Replaces the two setters; torch still keeps the state for "cuda"."""
     replace.wrap(torch, "set_autocast_enabled", _enabling)
     replace.wrap(torch, "set_autocast_dtype", _setting_dtype)
 
@@ -23,7 +23,7 @@ def _enabling(old: Callable[..., Any]) -> Callable[..., Any]:
         old(*args)
         if args[0] == "cuda":
             old("cpu", args[1])
-        elif len(args) == 1:  # the old form means "cuda"
+        elif len(args) == 1:  # the old form without a device means "cuda"
             old("cpu", args[0])
 
     return set_enabled

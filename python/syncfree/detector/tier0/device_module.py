@@ -1,4 +1,4 @@
-"""`torch.cuda` of a machine with one idle GPU. What is not answered here raises, by name."""
+"""`torch.cuda` of a machine with one idle GPU. A call without an answer raises and is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CAPABILITY = (9, 0)
 
 
 def install(replace: Replacements) -> None:
-    """Replaces `torch.cuda`, and what its files call in `torch._C`."""
+    """Replaces functions of `torch.cuda`, and of `torch._C` that its files call."""
     for name in torch.cuda.__all__:
         if name not in _ANSWERS and name not in _KEPT:
             old = getattr(torch.cuda, name, None)
@@ -34,7 +34,7 @@ def install(replace: Replacements) -> None:
     for name, answer in _ANSWERS.items():
         _put_everywhere(replace, name, answer)
     replace.put(torch.cuda, "_lazy_init", _lazy_init)
-    # A torch for CUDA then has as little of it as one for the CPU.
+    # Afterwards a torch for CUDA has as few of these as a torch for the CPU.
     for name in [name for name in vars(torch._C) if name.startswith(_CUDA_ONLY)]:
         replace.hide(torch._C, name)
     replace.put(torch._C, "__getattr__", _missing)
@@ -52,7 +52,7 @@ def install(replace: Replacements) -> None:
 
 
 def _put_everywhere(replace: Replacements, name: str, new: Any) -> None:
-    """In `torch.cuda` and in the file of it that defines the name."""
+    """Replaces a name in `torch.cuda` and in its submodule that defines the name."""
     old = getattr(torch.cuda, name, None)
     if old is None:
         return
@@ -63,12 +63,12 @@ def _put_everywhere(replace: Replacements, name: str, new: Any) -> None:
 
 
 def _is_storage_type(value: Any) -> bool:
-    """`torch.cuda.FloatStorage`: a name for a type; what it makes asks for the device."""
+    """Whether it is a type such as `torch.cuda.FloatStorage`, whose constructor asks for a GPU."""
     return isinstance(value, type) and value.__name__.endswith("Storage")
 
 
 class _TensorType(type):
-    """The type of `torch.cuda.FloatTensor`: a name for a dtype on the device, not a class."""
+    """The type of `torch.cuda.FloatTensor`, which names a dtype on the device and is no class."""
 
     dtype: torch.dtype
     is_cuda = True
@@ -104,7 +104,7 @@ def _refusal(name: str, old: Any) -> Any:
 
 
 def _lazy_init() -> None:
-    """Called by functions of torch.cuda that nobody answers for, and by torch's C++ factories."""
+    """Called by functions of torch.cuda without an answer here, and by torch's C++ factories."""
     caller = sys._getframe(1)
     module = caller.f_globals.get("__name__", "")
     if module.startswith("torch.cuda"):
@@ -119,11 +119,11 @@ _CUDA_ONLY = ("_cuda", "_nccl", "_nvtx", "_broadcast", "_gather", "_scatter")
 
 
 class _MissingCall(VirtualDeviceError, AttributeError):
-    """An AttributeError too, so that `hasattr` says no."""
+    """Also an AttributeError, so that `hasattr` returns False."""
 
 
 def _missing(name: str) -> Any:
-    """For `torch._C`: what torch's Python files call there and needs a GPU."""
+    """`torch._C.__getattr__`: refuses the functions there that need a GPU."""
     if not name.startswith(_CUDA_ONLY):
         raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
     caller = sys._getframe(1)
@@ -136,12 +136,12 @@ def _range(message: str, *args: Any, **kwargs: Any) -> Iterator[None]:
 
 
 def answer_with(answer: Any = None) -> Callable[..., Any]:
-    """A function that says the same to everything."""
+    """A function that returns `answer` for all arguments."""
     return lambda *args, **kwargs: answer
 
 
 class _Runtime:
-    """What `torch.cuda.cudart()` gives, as far as it says where a profiler begins and ends."""
+    """The result of `torch.cuda.cudart()`; only the profiler's start and stop are there."""
 
     cudaError = SimpleNamespace(success=0)
     cudaProfilerStart = cudaProfilerStop = staticmethod(answer_with(0))
@@ -171,8 +171,8 @@ def empty_cache() -> None:
 
 
 def set_device(device: Any) -> None:
-    """As `torch.cuda.set_device`; there is one to set."""
-    # Negative numbers mean: leave it.
+    """As `torch.cuda.set_device`; there is only one device."""
+    # A negative number means that the device does not change.
     if not (isinstance(device, int) and device < 0):
         is_cuda(device)
 
@@ -224,8 +224,8 @@ def _properties(device: Any = None) -> Any:
     )
 
 
-# Seed and offset, as a GPU has them, for who counts draws by them, as DTensor does. What is drawn
-# comes from the CPU's generator.
+# Seed and offset in the form of a GPU's generator, for code that uses them to count draws, as
+# DTensor does. The numbers themselves come from the CPU's generator.
 _rng_state = torch.zeros(16, dtype=torch.uint8, device="cpu")
 
 
@@ -253,7 +253,7 @@ _none = answer_with()
 
 _ANSWERS: dict[str, Any] = {
     "is_available": answer_with(True),
-    # No CUDA context exists, and our own error records must not be looked for on a GPU.
+    # No CUDA context exists, and syncfree must not look for its own error records on a GPU.
     "is_initialized": _no,
     "init": _none,
     "device_count": answer_with(1),
@@ -332,5 +332,5 @@ class Zeros(dict[str, int]):
         return 0
 
     def get(self, key: str, default: Any = 0) -> Any:
-        """Zero, whatever is asked for."""
+        """Zero for every key."""
         return 0

@@ -1,4 +1,4 @@
-"""A device by its number alone: a torch for the CPU has no accelerator that it could be one of."""
+"""Devices given as a bare number, which a torch for the CPU refuses, as it has no accelerator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TorchDevice = torch.device
 
 
 def install(replace: Replacements) -> None:
-    """Replaces `torch.device`, and what modules read their `.to(...)` with."""
+    """Replaces `torch.device`, and the parser for the arguments of a module's `.to(...)`."""
     try:
         torch.device(0)
     except RuntimeError:
@@ -25,10 +25,10 @@ def install(replace: Replacements) -> None:
 
 
 def _named(device: Any) -> Any:
-    """The device of a number; anything else is itself.
+    """The device with a number; any other argument is returned unchanged.
 
     Raises:
-        VirtualDeviceError: It is not the first one's.
+        VirtualDeviceError: The number is not that of the first device.
     """
     if isinstance(device, int) and not isinstance(device, bool) and is_cuda(device):
         return _TorchDevice("cuda", device)
@@ -36,7 +36,7 @@ def _named(device: Any) -> Any:
 
 
 class _DeviceType(type):
-    """In all but `is` the type that torch has."""
+    """Behaves as torch's own type except for `is`."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.device:
         if len(args) == 1:
@@ -60,7 +60,7 @@ _Device = _DeviceType("device", (), {"__module__": "torch", "__doc__": torch.dev
 
 
 def _annotated(old: Callable[..., Any]) -> Callable[..., Any]:
-    """Of torch.jit, which asks for what `torch.device` is now: annotations may be older."""
+    """torch.jit compares with the current `torch.device`, and annotations may hold the old one."""
 
     @wraps(old)
     def try_ann_to_type(ann: Any, *args: Any, **kwargs: Any) -> Any:

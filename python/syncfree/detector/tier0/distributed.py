@@ -1,4 +1,4 @@
-"""A distributed program with one GPU.
+"""Distributed programs with one GPU for each process.
 
 Process groups that ask for NCCL get gloo, which moves the same numbers between CPU tensors.
 """
@@ -23,7 +23,7 @@ from syncfree.detector.tier0.replacing import Replacements
 
 @dataclass
 class _Groups:
-    """Whether gloo stands in for NCCL, once a group was asked for."""
+    """Whether gloo replaces NCCL, which is known once a group was made."""
 
     stand_in: bool = False
 
@@ -49,7 +49,8 @@ def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         given = list(args)
         asked = given[place] if len(given) > place else kwargs.get("backend")
-        # Without a name the accelerator decides; a further group then takes after the first.
+        # Without a backend, the accelerator decides it for the first group, and further groups use
+        # that of the first.
         first = old.__name__ == "init_process_group"
         if (asked is None and first) or (isinstance(asked, str) and "nccl" in asked.lower()):
             groups.stand_in = True
@@ -66,16 +67,16 @@ def _with_gloo(old: Callable[..., Any], groups: _Groups) -> Callable[..., Any]:
 
 
 def _keep(group: object) -> None:
-    """For as long as the process lives.
+    """Keeps a group alive until the process ends, because its destructor may deadlock.
 
-    A group's end waits for gloo's threads. They let go of tensors, of which each has a Python
-    object here, and want Python's lock for it: a network that goes last holds that already.
+    The destructor waits for gloo's threads. These release tensors, which all have Python objects in
+    tier 0, and so need the GIL, which the thread that drops the last reference to a network holds.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _barrier(groups: _Groups, old: Callable[..., Any]) -> Callable[..., Any]:
-    """One of gloo's would make a tensor on the GPU, so that what all add up stands in for it."""
+    """The barrier of gloo would make a tensor on the GPU, so an all-reduce replaces it."""
 
     @wraps(old)
     def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
@@ -91,7 +92,7 @@ def _barrier(groups: _Groups, old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _object_device(groups: _Groups, old: Callable[..., Any]) -> Callable[..., Any]:
-    """NCCL moves pickled objects through the GPU, with reads of their sizes."""
+    """NCCL moves pickled objects through the GPU, and the host reads their sizes there."""
 
     @wraps(old)
     def device(group: Any = None) -> Any:
@@ -101,7 +102,7 @@ def _object_device(groups: _Groups, old: Callable[..., Any]) -> Callable[..., An
 
 
 def _in_place(old: Callable[..., Any]) -> Callable[..., Any]:
-    """A process for each GPU is one here: as a process of its own it would find none."""
+    """Runs a `spawn` of one process in place: a child process would see no virtual device."""
 
     @wraps(old)
     def spawn(
@@ -125,7 +126,7 @@ def _in_place(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _LocalStatistics:
-    """SyncBatchNorm of several ranks, whose kernels the CPU lacks: each normalizes by its own."""
+    """SyncBatchNorm of several ranks, whose kernels the CPU lacks: each uses its own statistics."""
 
     @staticmethod
     def apply(

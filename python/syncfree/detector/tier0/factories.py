@@ -1,4 +1,4 @@
-"""Functions that make tensors on a device, and the few that behave differently on one."""
+"""Functions that make tensors on a device, and the few that behave differently on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIKE = (
     "randn_like",
     "zeros_like",
 )
-# Where the size stands among the arguments; without one the host reads the largest index.
+# The position of the size among the arguments; without a size the host reads the largest index.
 _SPARSE = {
     "sparse_coo_tensor": 2,
     "sparse_compressed_tensor": 3,
@@ -39,7 +39,8 @@ _FROM_DATA = ("tensor", "as_tensor", "asarray")
 
 def install(replace: Replacements) -> None:
     """Replaces functions of `torch` that take a device."""
-    # The default device's set of factories must hold torch's functions, not ours.
+    # This call also fills torch's cached set of factories for default devices, which must hold
+    # torch's functions and not their replacements.
     for function in _device_constructors():
         name = function.__name__
         if name not in _FROM_DATA and getattr(torch, name, None) is function:
@@ -62,7 +63,7 @@ def install(replace: Replacements) -> None:
 
 
 def _default_device() -> torch.device | None:
-    """That of `torch.set_default_device` or of `with torch.device(...)`."""
+    """The device of `torch.set_default_device` or of `with torch.device(...)`."""
     if not torch._C._len_torch_function_stack():
         return None
     for mode in reversed(torch.overrides._get_current_function_mode_stack()):
@@ -100,7 +101,7 @@ def _factory(old: Callable[..., Any]) -> Callable[..., Any]:
         with in_factory():
             made = old(*args, **kwargs)
         if up and made.layout is not torch.strided:
-            made = made.clone()  # sparse factories keep the parts they are given
+            made = made.clone()  # sparse factories keep the parts that they are given
         if up or pinned:
             put(made, Place.DEVICE if up else Place.PINNED)
         return made
@@ -175,7 +176,7 @@ def _from_data(old: Callable[..., Any]) -> Callable[..., Any]:
         if up:
             record_upload(api, made)
             if old.__name__ != "tensor":
-                made = made.clone()  # the host's memory stays where it is
+                made = made.clone()  # it may share the host's memory, which must not be marked
         if up or pinned:
             put(made, Place.DEVICE if up else Place.PINNED)
         return made
@@ -199,7 +200,7 @@ def _from_marked(
 
 
 def _one_hot(old: Callable[..., Any]) -> Callable[..., Any]:
-    """On the CPU torch checks the values; on CUDA it reads them only to find their maximum."""
+    """On the CPU torch checks the values; on a GPU it reads them only to find their maximum."""
 
     @wraps(old)
     def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
@@ -216,7 +217,7 @@ def _one_hot(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checked_on_host_only(old: Callable[..., Any]) -> Callable[..., Any]:
-    """On the CPU torch checks that quantiles are in [0, 1], on CUDA it does not."""
+    """On the CPU torch checks that quantiles are in [0, 1]; on a GPU it does not."""
 
     @wraps(old)
     def compute(self: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -240,7 +241,7 @@ def _ctc_loss(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _attention(old: Callable[..., Any]) -> Callable[..., Any]:
-    """The CPU has two of a GPU's kernels: where the program chose others alone, the plain one."""
+    """The CPU lacks some of a GPU's kernels: if the plain one is disabled, allows it here."""
 
     @wraps(old)
     def attention(query: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -256,7 +257,7 @@ def _attention(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _grouping(old: Callable[..., Any]) -> Callable[..., Any]:
-    """Optimizers and gradient clipping work on groups of tensors of one device and type."""
+    """Groups by the virtual device too, as optimizers and gradient clipping expect on a GPU."""
 
     @wraps(old)
     def group(tensors: Any, with_indices: bool = False) -> Any:
@@ -284,7 +285,7 @@ class _AnyGenerator(type(torch.Generator)):  # type: ignore[misc]
 
 
 class _Generator(_TorchGenerator, metaclass=_AnyGenerator):
-    """A generator for the virtual device draws on the host."""
+    """A generator that may be for the virtual device, but draws on the host."""
 
     _place: torch.device
 
@@ -295,5 +296,5 @@ class _Generator(_TorchGenerator, metaclass=_AnyGenerator):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where its numbers are drawn."""
+        """The device that the program asked for."""
         return self._place

@@ -1,4 +1,4 @@
-"""The dispatch mode that follows marks through every operation and judges it."""
+"""The dispatch mode that follows marks through every operation, and judges the operation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from syncfree.detector.tier0.transfers import judge_copy, judge_indices
 
 @dataclass(frozen=True)
 class _Operation:
-    """What does not change from call to call."""
+    """The properties of an operation that are the same for all its calls."""
 
     name: str
     why: str
@@ -47,7 +47,7 @@ _JUDGES = {
     "aten::index": judge_indices,
     "aten::index_put_": judge_indices,
 }
-# Their last result is on the host, whatever they are given.
+# The last result of these is always on the host.
 _LENGTHS_LAST = ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence")
 _PLAIN = Tensor.__torch_dispatch__
 _known: dict[OpOverload, _Operation] = {}
@@ -72,14 +72,14 @@ def _look_up(function: OpOverload) -> _Operation:
 
 
 class FollowMarks(TorchDispatchMode):
-    """Results of marked tensors are marked; what would make the host wait is recorded."""
+    """Marks the results of marked tensors, and records what would make the host wait."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         # Saves a fifth of the time: nothing is compiled while this mode is in use.
         return False
 
-    # As flex_attention is one.
+    # Such as flex_attention.
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
@@ -96,10 +96,10 @@ class FollowMarks(TorchDispatchMode):
         if isinstance(func, HigherOrderOperator):
             return _run_whole(func, args, kwargs or {})
         if any(issubclass(kind, FakeTensor) for kind in types):
-            return func(*args, **kwargs or {})  # they have no memory
+            return func(*args, **kwargs or {})  # fake tensors have no memory
         if any(kind.__torch_dispatch__ is not _PLAIN for kind in types):  # type: ignore[attr-defined]
-            # A subclass that dispatches itself (nested, distributed): its own operations
-            # come back here one by one.
+            # A subclass that dispatches itself (nested, distributed): the operations that it is
+            # made of come back here one by one.
             return NotImplemented
         options = kwargs or {}
         operation = _known.get(func) or _look_up(func)
@@ -128,7 +128,7 @@ class FollowMarks(TorchDispatchMode):
 
 
 def _run_whole(function: HigherOrderOperator, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What runs inside is followed no further: compiled, it would be one kernel."""
+    """Does not judge the operations inside: compiled, they would be one kernel."""
     result = function(*args, **kwargs)
     given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
     if any(place_of(tensor) is Place.DEVICE for tensor in given):
@@ -145,7 +145,8 @@ def _adopt(written: Iterable[Any]) -> None:
 
 
 def _put_all(result: Any, place: Place, unless_memory_of: Sequence[Tensor] = ()) -> None:
-    # `_unsafe_view` and its like share memory with an argument without saying so.
+    # `_unsafe_view` and similar ones share memory with an argument, although their schema does not
+    # say so.
     for made in _tensors((result,), {}):
         if not made.is_meta and not any(same_memory(made, tensor) for tensor in unless_memory_of):
             put(made, place)

@@ -1,4 +1,4 @@
-"""What a tier in use knows: who listens, and what the running thread is in the middle of."""
+"""The state of tier 0 while it is in use: its recorders, and what each thread is executing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class _Thread(threading.local):
     quiet = 0
     factory = 0
     scripted = 0
-    # Inside of torch.save: whether a copy to the host came before.
+    # Inside of torch.save: whether it has copied a tensor to the host already.
     saved: bool | None = None
 
 
 class _Device:
-    # Things done with it so far, in all threads: only whether they become more is asked.
+    # Operations on the device so far, in all threads. It need not be exact: it is only asked
+    # whether it grew.
     seen = 0
 
 
@@ -36,17 +37,17 @@ def listen(recorder: Recorder) -> None:
 
 
 def leave(recorder: Recorder) -> None:
-    """Takes a recorder out again."""
+    """Removes a recorder."""
     _recorders[:] = [each for each in _recorders if each is not recorder]
 
 
 def see() -> None:
-    """Something was done with the virtual device or a tensor of it."""
+    """Counts a use of the virtual device or of a tensor on it."""
     device.seen += 1
 
 
 def listening() -> bool:
-    """Whether a tier is in use and what this thread does counts."""
+    """Whether a tier is in use and this thread is not quiet."""
     return bool(_recorders) and not thread.quiet
 
 
@@ -62,12 +63,12 @@ def record(
     forward: Frame | None = None,
     one_time: bool = False,
 ) -> None:
-    """Hands an event to the recorders, before the wait: they may raise to prevent it."""
+    """Passes an event to the recorders before the wait, which they may prevent by raising."""
     if not listening():
         return
     see()
     operators, forward_here = operators_here()
-    # A copy to another device is a function of ours here, and would be an operator of torch there.
+    # `_Crossing` replaces the operator of torch that copies to another device.
     operators = tuple(name for name in operators if not name.startswith("_Crossing"))
     event = Event(
         api,
@@ -88,7 +89,7 @@ def record(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What happens inside is part of something already recorded, or would not happen on a GPU."""
+    """Records nothing inside: it belongs to a recorded event, or would not happen on a GPU."""
     thread.quiet += 1
     try:
         yield
@@ -98,7 +99,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def in_factory() -> Iterator[None]:
-    """Tensors made inside have the device that the caller named: none is open."""
+    """Inside, new tensors have the device that the caller named, so none becomes `Place.OPEN`."""
     thread.factory += 1
     try:
         yield
@@ -108,7 +109,7 @@ def in_factory() -> Iterator[None]:
 
 @contextmanager
 def in_script() -> Iterator[None]:
-    """Code of TorchScript that was given tensors of the device runs inside."""
+    """Around TorchScript code that was called with tensors of the virtual device."""
     thread.scripted += 1
     try:
         yield

@@ -1,7 +1,7 @@
 """Where the memory of a tensor would be on a machine with a GPU.
 
 The mark is an attribute of the storage's Python object, which torch keeps as long as the storage
-lives: whatever shares the memory shares the mark, also where only C++ holds it.
+lives. So all tensors that share the memory share the mark, also those that only C++ holds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ CUDA = torch.device("cuda", 0)
 
 
 class Place(Enum):
-    """Memory that is not of these kinds is pageable host memory."""
+    """Kinds of memory; any other memory is pageable host memory."""
 
     DEVICE = "device"
     PINNED = "pinned"
-    # Made by C++ code inside an operation, which would have used its inputs' device. The first
-    # write that a marked tensor takes part in decides.
+    # Not decided yet: made by C++ code inside an operation, which on a GPU would have used the
+    # device of its inputs. The first operation that writes to it with a marked tensor as an
+    # argument puts it on the device.
     OPEN = "open"
 
 
@@ -36,7 +37,7 @@ _storage_of = torch._C.TensorBase.untyped_storage
 
 
 def place_of(tensor: Tensor) -> Place | None:
-    """None for pageable host memory."""
+    """The place of a tensor's memory; None for pageable host memory."""
     if type(tensor) in _PLAIN:
         try:
             return getattr(_storage_of(tensor), _NAME, None)
@@ -48,12 +49,12 @@ def place_of(tensor: Tensor) -> Place | None:
 
 
 def on_device(tensor: Tensor) -> bool:
-    """Whether the memory would be the GPU's."""
+    """Whether the memory of a tensor would be the GPU's."""
     return place_of(tensor) is Place.DEVICE
 
 
 def put(tensor: Tensor, place: Place | None) -> None:
-    """Says where the memory of a tensor is; of a sparse one, that of its parts."""
+    """Sets the place of a tensor's memory; for a sparse tensor, of all its parts."""
     if place is Place.DEVICE:
         see()
     if type(tensor) in _PLAIN:
@@ -63,7 +64,7 @@ def put(tensor: Tensor, place: Place | None) -> None:
         except (NotImplementedError, RuntimeError):
             pass  # sparse
     for storage in _storages(tensor):
-        if storage.device.type != "meta":  # that of a fake tensor, which is anywhere
+        if storage.device.type != "meta":  # a fake tensor's, which has no memory
             setattr(storage, _NAME, place)
 
 
@@ -84,13 +85,13 @@ def same_memory(a: Tensor, b: Tensor) -> bool:
 
 
 def size_of(tensor: Tensor) -> int:
-    """Bytes of the elements."""
+    """The size of a tensor's elements in bytes."""
     with torch._C.DisableTorchFunctionSubclass():
         return tensor.numel() * tensor.element_size()
 
 
 def _storages(tensor: Tensor) -> list[Any]:
-    # Subclasses of other packages need not learn of it.
+    # Subclasses of other packages must not intercept this.
     with torch._C.DisableTorchFunctionSubclass():
         return list(_parts(tensor))
 
@@ -120,14 +121,14 @@ def is_cuda(device: Any) -> bool:
     """Whether a ``device=`` argument names the virtual device.
 
     Raises:
-        VirtualDeviceError: It names a second one.
+        VirtualDeviceError: It names a second GPU.
     """
     if device is None:
         return False
     if isinstance(device, int) and not isinstance(device, bool):
         index: int | None = device
     else:
-        # A text that is no device raises torch's own error.
+        # A string that names no device raises torch's own error.
         parsed = torch.device(device)
         if parsed.type != "cuda":
             return False

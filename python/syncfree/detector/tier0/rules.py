@@ -1,7 +1,8 @@
 """ATen operations that make the host wait for a GPU, with the reason.
 
-From torch's CUDA kernels; the operations tagged `data_dependent_output` and `dynamic_output_shape`
-are a part of them. A rule is asked only about calls with a marked tensor.
+The list follows torch's CUDA kernels; the operations tagged `data_dependent_output` and
+`dynamic_output_shape` are a part of it. A rule tells for a call whether it waits; it is asked only
+about calls with a marked tensor.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _reads_mask(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _writes_through_mask(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """One mask and one number from the host become a masked_fill, which does not wait."""
+    """A single mask with one number from the host becomes a masked_fill, which does not wait."""
     indices = [index for index in _argument(args, kwargs, 1, "indices") if index is not None]
     value = _argument(args, kwargs, 2, "values")
     fills = len(indices) == 1 and value.numel() == 1 and not on_device(value)
@@ -54,7 +55,7 @@ def _repeats_unknown(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _fills_with_tensor(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """`masked_fill(mask, value)` and `index_fill(dim, index, value)`: the value stands last."""
+    """For `masked_fill(mask, value)` and `index_fill(dim, index, value)`: the value comes last."""
     value = kwargs.get("value", args[-1])
     return isinstance(value, Tensor) and on_device(value)
 
@@ -74,7 +75,7 @@ def _finds_range(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _sorts(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Small sets are compared one by one; the limit is that of torch's `isin`."""
+    """Small sets are compared one by one, without a wait; the limit is that of torch's `isin`."""
     elements, tests = args[0], args[1]
     if not (isinstance(elements, Tensor) and isinstance(tests, Tensor)):
         return False
@@ -87,12 +88,12 @@ def _has_elements(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
 
 
 def _has_matrices(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Of numbers, matrices of 1 x 1, torch takes the plain exponential."""
+    """For 1 x 1 matrices torch takes the exponential of the number."""
     return _has_elements(args, kwargs) and _argument(args, kwargs, 0, "self").shape[-1] > 1
 
 
 def _checks_errors(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """The check itself is called below the place where operations are seen."""
+    """The check itself is called below the level at which a dispatch mode sees operations."""
     return bool(kwargs.get("check_errors", False))
 
 

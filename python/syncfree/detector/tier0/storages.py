@@ -1,4 +1,4 @@
-"""Storages on the virtual device: what `torch.save`, `torch.load` and copies of modules use."""
+"""Storages on the virtual device, which `torch.save`, `torch.load` and copies of modules use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def install(replace: Replacements) -> None:
 
 
 def _save(old: Callable[..., Any]) -> Callable[..., Any]:
-    """One wait, however many tensors: the copies after the first find nothing queued."""
+    """Records one wait for all tensors: after the first copy, the GPU has nothing left to do."""
 
     @wraps(old)
     def save(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Streams and events of the virtual device, where all work is done when a call returns."""
+"""Streams and events of the virtual device, which has finished all work when a call returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Stream:
         self._before: list[Stream] = []
 
     def synchronize(self) -> None:
-        """Is a wait."""
+        """Records a wait."""
         record("torch.cuda.Stream.synchronize", _WAIT.format("the stream"))
 
     def query(self) -> bool:
@@ -42,7 +42,7 @@ class Stream:
         """Orders the GPU, not the host."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Puts an event behind the work so far."""
+        """Records an event behind the work queued so far."""
         event = event or CudaEvent()
         event.record(self)
         return event
@@ -75,22 +75,22 @@ class Event:
         self._time: float | None = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Remembers the time."""
+        """Stores the current time."""
         self._time = time.perf_counter()
 
     def wait(self, stream: Stream | None = None) -> None:
         """Orders the GPU, not the host."""
 
     def query(self) -> bool:
-        """Whether all work before it is done."""
+        """Whether all work before the event is done."""
         return True
 
     def synchronize(self) -> None:
-        """Is a wait."""
+        """Records a wait."""
         record("torch.cuda.Event.synchronize", _WAIT.format("front of the event"))
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds between two records."""
+        """Milliseconds between the records of the two events."""
         if not (self._timing and end_event._timing):
             raise ValueError(
                 "Both events must be created with argument 'enable_timing=True' to measure time."
@@ -112,7 +112,7 @@ class CudaEvent(Event):
 
 
 class StreamContext:
-    """As `torch.cuda.stream(...)`; None changes nothing."""
+    """As the result of `torch.cuda.stream(...)`; None changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -136,17 +136,17 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """That of this thread."""
+    """The current stream of this thread."""
     current: Stream = getattr(_thread, "stream", _default)
     return current
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The one that work goes to unless told otherwise."""
+    """The stream that a thread starts with."""
     return _default
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Changes this thread's."""
+    """Changes this thread's current stream."""
     if stream is not None:
         _thread.stream = stream

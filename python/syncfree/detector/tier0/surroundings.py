@@ -1,4 +1,4 @@
-"""What else asks for a GPU beside `torch.cuda`: accelerators, the compiler, the profiler."""
+"""Other code of torch that looks for a GPU: accelerators, the compiler, the profiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def install(replace: Replacements) -> None:
             replace.put(torch.accelerator, name, answer)
     replace.put(torch._C, "_get_accelerator", lambda *_: torch.device("cuda"))
     replace.put(torch.backends.cuda, "is_built", lambda: True)
-    # Torch's own answer warns that there is no cuDNN.
+    # torch's own function warns that there is no cuDNN.
     replace.put(torch.backends.cudnn, "is_acceptable", answer_with(False))
     replace.put(torch, "Stream", streams.Stream)
     replace.put(torch, "Event", streams.Event)
@@ -51,7 +51,7 @@ def install(replace: Replacements) -> None:
 
 
 def _eager(old: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.compile` that compiles nothing: compiled code would hide its operations."""
+    """A `torch.compile` that compiles nothing: compiled code would hide its operations."""
 
     @wraps(old)
     def compile_(model: Any = None, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def _eager(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scripting(replace: Replacements, old: Callable[..., Any]) -> Callable[..., Any]:
-    """TorchScript knows torch's functions by identity, and would compile ours."""
+    """TorchScript recognizes torch's functions by identity, and would compile our replacements."""
 
     @wraps(old)
     def find_builtin(fn: Any) -> Any:
@@ -72,7 +72,7 @@ def _scripting(replace: Replacements, old: Callable[..., Any]) -> Callable[..., 
 
 
 def _scripted(old: Callable[..., Any]) -> Callable[..., Any]:
-    """TorchScript sees the CPU in `x.device`: what it makes there would be beside what it gets."""
+    """In TorchScript `x.device` is the CPU, so tensors made on that device must be marked."""
 
     @wraps(old)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -85,12 +85,12 @@ def _scripted(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
-    """A profiler that looks for no kernels."""
+    """A profiler that does not look for kernels."""
 
     @wraps(old)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         old(self, *args, **kwargs)
-        # Without any it refuses to start.
+        # Without an activity it refuses to start.
         self.activities.add(torch.profiler.ProfilerActivity.CPU)
         self.activities.discard(torch.profiler.ProfilerActivity.CUDA)
         self.use_device = None
@@ -99,7 +99,7 @@ def _host_profiler(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _host_trace(old: Callable[..., Any]) -> Callable[..., Any]:
-    """As `_host_profiler`; asked for events of a GPU, it would fail at every operation."""
+    """As `_host_profiler`: for events of a GPU, it would fail at every operation."""
 
     @wraps(old)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -109,14 +109,14 @@ def _host_trace(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wait_for_ranges(self: Any, *error: Any) -> Any:
-    """Nobody reads the ranges, but torch waits for the GPU before the first and after the last."""
+    """No tool reads the ranges, but torch waits for the GPU before the first and after the last."""
     if self.enabled:
         torch.cuda.synchronize()
     return None if error else self
 
 
 def _plain_cond(old: Callable[..., Any]) -> Callable[..., Any]:
-    """What torch says that it is equivalent to: torch compiles it first, and here nothing is."""
+    """The documented eager equivalent; torch would compile `cond`, and tier 0 compiles nothing."""
 
     @wraps(old)
     def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
@@ -142,7 +142,7 @@ def _plain_while(old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fake_on_host(old: Callable[..., Any]) -> Callable[..., Any]:
-    """Fake tensors are the CPU's: for those of a GPU that is not there, autograd ends a program."""
+    """Makes fake tensors the CPU's: autograd aborts the program for those of a missing GPU."""
 
     @wraps(old)
     def describe_tensor(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Tensor methods as a CUDA tensor has them: `device`, moves, and reads that make the host wait."""
+"""Methods as a CUDA tensor has them: `device`, moves, and reads that make the host wait."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def install(replace: Replacements) -> None:
 def _innermost(
     make: Callable[[Callable[..., Any]], Callable[..., Any]], old: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Function modes (a default device is one) and subclasses get a call first, as always.
+    """Lets function modes (such as a default device) and tensor subclasses handle a call first.
 
-    They hand it back by the method's name, which is ours: it must not be judged twice.
+    They then call the method by its name, which is the replacement again, and only that call is
+    judged.
     """
     new = make(old)
 
@@ -93,7 +94,7 @@ def _reading(api: str, old: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _warn_of_gradient() -> None:
-    # Torch's own warning would name the line of the wrapper that calls it, and comes but once.
+    # torch's own warning is given only once, and would name the line of our wrapper.
     if torch.is_warn_always_enabled() or not _said_of_gradient:
         _said_of_gradient.append(True)
         warnings.warn(_OF_GRADIENT, UserWarning, stacklevel=4)
@@ -123,7 +124,7 @@ def _legacy_new(old: Callable[..., Any]) -> Callable[..., Any]:
         made: Tensor = old(self, *args, **kwargs)
         if on_device(self):
             put(made, Place.DEVICE)
-            if args and not isinstance(args[0], (int, torch.Size, Tensor)):  # data, and no size
+            if args and not isinstance(args[0], (int, torch.Size, Tensor)):  # data, not a size
                 record_upload("Tensor.new", made)
         return made
 
@@ -297,7 +298,7 @@ def _record_stream(old: Callable[..., Any]) -> Callable[..., Any]:
 def _share_memory(old: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(old)
     def share_memory_(self: Tensor) -> Tensor:
-        if on_device(self):  # CUDA memory always is
+        if on_device(self):  # CUDA memory always is shared
             return self
         shared: Tensor = old(self)
         return shared

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-# The first operation under a dispatch mode loads it, when it must not see our replacements.
+# Imported before anything is replaced: otherwise the first operation under a dispatch mode would
+# import it, and it would see the replacements.
 import torch._dynamo
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -44,14 +45,16 @@ _PARTS = (
 
 
 class Tier0(Tier):
-    """Runs what is inside on the CPU as if there were one GPU, and records waits for it.
+    """Runs the code inside on the CPU as if there were one GPU, and records its waits.
 
-    The running code sees ``torch.cuda.is_available()``; tensors that it moves to ``"cuda"`` are CPU
-    tensors with a mark. Times are not known: ``blocked_us`` of the events is None. Threads started
-    inside are followed. Torch is left as it was, whatever happens inside.
+    For the running code ``torch.cuda.is_available()`` is True, and tensors that it moves to
+    ``"cuda"`` are CPU tensors with a mark. Times are not known: ``blocked_us`` of the events is
+    None. Threads that are started inside are followed. On exit torch is as it was before, whatever
+    happened inside.
 
     Args:
-        recorder: Gets the events, before the wait: what it raises reaches the line that waits.
+        recorder: Gets the events before the wait; an error that it raises reaches the line that
+            waits.
 
     Raises:
         DetectorError: On entry, if torch sees a real GPU.
@@ -76,7 +79,7 @@ class Tier0(Tier):
 
     @property
     def seen(self) -> int:
-        """How many operations on tensors of the virtual device there were so far."""
+        """How many operations on tensors of the virtual device ran so far."""
         return recording.device.seen
 
     def __enter__(self) -> Tier0:
@@ -93,7 +96,7 @@ class Tier0(Tier):
             _installation.leave()
 
     def enter_thread(self) -> None:
-        """Follows marks in the calling thread too: dispatch modes are a thread's own."""
+        """Follows marks in the calling thread too, because dispatch modes are per thread."""
         follows = any(isinstance(mode, FollowMarks) for mode in _get_current_dispatch_mode_stack())
         mode = nullcontext() if follows else FollowMarks()
         mode.__enter__()
@@ -105,11 +108,11 @@ class Tier0(Tier):
             self._modes.entered.pop().__exit__(None, None, None)
 
     def raise_at_call(self, on: bool) -> None:
-        """Nothing to be done: as it records before the wait, in its thread, the region raises."""
+        """Nothing to do: events are recorded before the wait, so the region can raise there."""
 
 
 class _Installation:
-    """What all open tiers share: the replacements, made by the first and undone by the last."""
+    """The replacements, shared by all open tiers: the first makes them, the last undoes them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -144,7 +147,7 @@ class _Installation:
         except BaseException:
             self._replacements.restore()
             raise
-        # Also what was compiled before runs eagerly: compiled code would hide its operations.
+        # Code that was compiled before runs eagerly too: it would hide its operations.
         self._stance: Any = torch.compiler.set_stance("force_eager")
         self._stance.__enter__()
 
@@ -153,7 +156,7 @@ _installation = _Installation()
 
 
 def _following(old: Callable[..., Any]) -> Callable[..., Any]:
-    """Dispatch modes are a thread's own: new threads get one too."""
+    """Enters the dispatch mode in new threads too, because dispatch modes are per thread."""
 
     @wraps(old)
     def bootstrap(self: threading.Thread) -> None:

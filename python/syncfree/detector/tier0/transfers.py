@@ -21,7 +21,8 @@ from syncfree.detector.tier0.residence import Place, on_device, place_of, put, s
 
 _to = torch.Tensor.to
 
-# Classes override `_apply` where they hold more than parameters, as metrics do.
+# Functions that move or load weights. `_apply` is listed because classes with other state than
+# parameters, such as metrics, override it.
 _MOVES_OF_WEIGHTS = tuple(
     unwrap(method).__code__
     for method in (
@@ -45,7 +46,7 @@ _UP_PAGEABLE = "From pageable memory a large copy waits even with `non_blocking`
 def move(
     tensor: Tensor, *, to_device: bool, api: str, non_blocking: bool = False, **options: Any
 ) -> Tensor:
-    """A copy on the other side, as `Tensor.to` makes it; its gradient goes back the same way."""
+    """A copy to the other side, as `Tensor.to` makes it; its gradient is copied back."""
     if torch.is_grad_enabled() and tensor.requires_grad:
         crossed: Tensor = _Crossing.apply(  # type: ignore[no-untyped-call]
             tensor, to_device, api, non_blocking, options
@@ -77,7 +78,7 @@ def _copied(
 
 
 def _as_plain(tensor: Tensor) -> AbstractContextManager[None]:
-    """Parameters of lazy modules know the methods that they allow, and ours are not among them."""
+    """Lazy parameters allow only certain methods; in this context they take any."""
     if not is_lazy(tensor):
         return nullcontext()
     plain: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
@@ -114,7 +115,7 @@ def record_download(
     op: str | None = None,
     forward: Frame | None = None,
 ) -> None:
-    """A copy from the device to the host. Only one to pinned memory can go on by itself."""
+    """Records a copy to the host, unless it is a non-blocking one to pinned memory."""
     size = size_of(source)
     if (pinned and non_blocking) or not size:
         return
@@ -138,10 +139,10 @@ def record_upload(
     op: str | None = None,
     forward: Frame | None = None,
 ) -> None:
-    """A copy from the host to the device. After a blocking one torch waits for the stream.
+    """Records a copy to the device. After a blocking copy torch waits for the stream.
 
-    Shown, not counted: the first from each place, for weights and data have to get there once, and
-    those from pageable memory that are not blocking, which wait if they are large.
+    Two kinds are conditional: the first copy at each place, because weights and data have to get to
+    the GPU once, and non-blocking copies from pageable memory, which wait if they are large.
     """
     size = size_of(source)
     if (pinned and non_blocking) or not size:
@@ -161,7 +162,7 @@ def record_upload(
 
 
 def _is_set_up() -> bool:
-    """Whether weights are moved or loaded, or the running call of the program is its first move."""
+    """Whether weights are being moved or loaded, or the program makes this call the first time."""
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -174,7 +175,7 @@ def _is_set_up() -> bool:
 
 
 def judge_copy(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """For `aten::copy_` with a marked tensor."""
+    """Records an `aten::copy_` with a marked tensor, if it is a copy between host and device."""
     target, source = args[0], args[1]
     non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     there, here = place_of(target), place_of(source)
@@ -203,7 +204,7 @@ def _without_gaps(tensor: Tensor) -> bool:
 
 
 def judge_indices(args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Indices on the host are copied to an indexed tensor on the device."""
+    """Records the upload of indices on the host for a tensor on the device."""
     indices = args[1] if len(args) > 1 else kwargs.get("indices", ())
     if not on_device(args[0]):
         return

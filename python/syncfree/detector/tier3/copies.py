@@ -12,11 +12,11 @@ HostKind = Literal["pinned", "pageable", "device", "managed", "unknown"]
 
 @dataclass(frozen=True)
 class Copy:
-    """The ends of a copy as they were found out.
+    """The ends of a copy as far as they are known.
 
     Args:
-        direction: ``"d2h"``, ``"h2d"``, or None where it is not known.
-        host: What the end on the host is.
+        direction: ``"d2h"``, ``"h2d"``, or None if it is not known.
+        host: The kind of memory at the host's end.
     """
 
     direction: str | None
@@ -24,9 +24,9 @@ class Copy:
 
 
 def look_up(call: DriverCall, watch: DriverWatch) -> Copy | None:
-    """The ends of a copy, asked of the driver where need be; None where no host is in it.
+    """The ends of a copy, for which the driver may be asked; None if neither is on the host.
 
-    To be called soon after the call, while its memory is there.
+    To be called soon after the copy, while its memory still exists.
     """
 
     def kind(address: int, is_host: bool = False) -> HostKind:
@@ -47,7 +47,7 @@ def _between(to: HostKind, source: HostKind) -> Copy | None:
         return _with_host("h2d", source)
     if source == "device":
         return _with_host("d2h", to)
-    # Managed memory may be anywhere; between two places of the host the GPU has no part in it.
+    # Managed memory may be anywhere. A copy from host to host does not involve the GPU.
     return Copy(None, "unknown") if {"managed", "unknown"} & {to, source} else None
 
 

@@ -1,4 +1,4 @@
-"""What a call of the driver means: a wait, a poll, maybe a wait, or nothing."""
+"""What a driver call means: a wait, a poll, maybe a wait, or nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from syncfree.detector.operators import forward_line, operator_stack
 from syncfree.detector.stack import clean
 from syncfree.detector.tier3.copies import Copy
 
-# A call that may wait counts if it found the GPU busy, did not return before the GPU was done, and
-# took longer than it takes by itself. Loading code and making graphs takes long by itself.
+# A call that may wait counts as a wait if the GPU was busy when it began and done when it returned,
+# and if it took longer than these times, which it does not take without a wait. Loading code and
+# building graphs takes long even without a wait.
 _LONG_US = {"release": 500.0, "register": 500.0, "async copy": 500.0, "peer copy": 500.0}
 _LONG_US_BY_ITSELF = 5000.0
 _ONE_TIME = ("allocate", "load", "graph", "context")
@@ -34,21 +35,22 @@ _MAY_WAIT = {
 }
 OUTLASTED = "The GPU was busy when this began, and done when it returned: the host waited."
 
-# Not the cause of a wait but what everybody calls: CUDA itself, the C library, this library.
+# Libraries that every wait passes through and that never cause one: CUDA, the C library, ours.
 _PASSED_OVER = ("libcuda.", "libcudart", "libcupti", "libc.", "libpthread", "_runtime.", "ld-linux")
-# Python's and torch's own, which are behind every line of a program.
+# Libraries of Python and torch, which are not worth naming.
 _USUAL = ("libtorch", "libc10", "libpython", "python", "_C.", "libstdc++", "libshm")
-# What asks whether events are done on its own account: torch's allocators, for instance.
+# Libraries that query events for their own purposes, as torch's allocators do.
 _HOUSEKEEPERS = ("libtorch_cuda", "libtorch_cpu", "libc10", "libnccl", "libshm")
 
 _NOTHING = None, ""
 
 
 class Judge:
-    """Makes events of calls.
+    """Turns driver calls into events.
 
     Args:
-        waiting_size: From which size on pageable copies to the GPU wait; None if not known.
+        waiting_size: Returns from which size on copies from pageable memory to the GPU wait; None
+            if it is not known.
     """
 
     def __init__(self, waiting_size: Callable[[], int | None]) -> None:
@@ -64,8 +66,8 @@ class Judge:
 
         Args:
             call: The call.
-            copy: What `look_up` said of it.
-            below: Frames that led to it in another thread.
+            copy: The result of `look_up` for the call.
+            below: Frames of another thread that led to the call, as those of a backward pass.
         """
         verdict, why = self._verdict(call, copy)
         if verdict is None:
@@ -94,7 +96,7 @@ class Judge:
         )
 
     def needs_size(self, call: DriverCall, copy: Copy | None) -> bool:
-        """Whether the verdict hangs on the size from which on copies wait."""
+        """Whether the verdict depends on the size from which on copies wait."""
         return call.kind == "async copy" and copy == Copy("h2d", "pageable")
 
     def _verdict(self, call: DriverCall, copy: Copy | None) -> tuple[Verdict | None, str]:
@@ -124,7 +126,8 @@ class Judge:
 
     def _of_poll(self, call: DriverCall) -> tuple[Verdict | None, str]:
         why = f"{call.queries} questions in a row until the GPU was done."
-        # One frame may be Python's own question, compiled there; who keeps house asks deeper.
+        # The code of Python's `query()` may itself be in one of these libraries, in one frame. A
+        # query for the library's own purposes comes from at least two frames of them.
         callers = self._callers(call)[:2]
         if len(callers) == 2 and all(each.startswith(_HOUSEKEEPERS) for each in callers):
             return Verdict.CONDITIONAL, f"{callers[0]} asked the GPU: {why}"
@@ -145,7 +148,7 @@ class Judge:
         return True
 
     def _cause(self, call: DriverCall) -> str:
-        """The library that waited, where it is none of those behind every line."""
+        """The library that waited; empty if a Python line waits in Python, torch or a binding."""
         if call.place not in self._libraries:
             callers = self._callers(call)
             usual = bool(call.frames) and bool(callers) and callers[0].startswith(_USUAL)

@@ -1,4 +1,4 @@
-"""Which libcupti to use: never a second copy beside the one that is in the process already."""
+"""Which libcupti to use: never a second copy beside one that is loaded already."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _watches: dict[str, _runtime.DriverWatch] = {}
 
 
 def open_watch() -> _runtime.DriverWatch:
-    """The watch of this process, which listens to nothing yet.
+    """The process's watch of driver calls, which does not listen yet.
 
     Raises:
         TierUnavailableError: There is no CUPTI here, or one that is too old.
@@ -41,7 +41,7 @@ def _cupti() -> tuple[str, ctypes.CDLL]:
             return chosen, ctypes.CDLL(chosen)
         except OSError as error:
             raise TierUnavailableError(f"{OVERRIDE}={chosen} does not load: {error}") from None
-    # torch brings CUPTI along for its profiler: two copies in one process collide.
+    # torch loads CUPTI for its profiler, and two copies in one process collide.
     import torch  # noqa: F401
 
     for name in NAMES:
@@ -66,7 +66,7 @@ def _load(name: str, mode: int = 0) -> ctypes.CDLL | None:
 
 
 def _candidates() -> Iterator[str]:
-    """In this order: what NVIDIA's own finder says, the wheels, the toolkit, the system."""
+    """In this order: the result of NVIDIA's own finder, the wheels, the toolkit, the system."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # type: ignore[import-not-found]
 
@@ -90,6 +90,6 @@ def _candidates() -> Iterator[str]:
 
 
 def _driver() -> int:
-    """A handle of the driver's library, 0 without one."""
+    """A handle of the driver's library; 0 if there is none."""
     library = _load(os.environ.get(DRIVER_OVERRIDE) or "libcuda.so.1")
     return 0 if library is None else library._handle

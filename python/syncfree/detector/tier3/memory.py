@@ -1,7 +1,7 @@
-"""From which size on the driver waits in an asynchronous copy from pageable memory.
+"""From which size on an asynchronous copy from pageable memory makes the host wait.
 
 Below it the driver copies the data to a buffer of its own and returns. NVIDIA documents neither the
-size nor that it stays the same, so it is measured once in a process, behind a spinning kernel.
+size nor that it stays the same, so it is measured once per process, behind a spinning kernel.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from syncfree.detector.tier3.spin import Spin
 
 _SMALLEST = 12  # 4 KiB, as a power of two
 _LARGEST = 24
-# Many times what the largest copy takes by itself.
+# Many times the duration of the largest copy by itself.
 _SPIN_MS = 20.0
 
-# What was measured, once it was: None if such copies never wait, or it cannot be found out.
+# The measured size, once there is one; None if such copies never wait or it cannot be measured.
 _measured: list[int | None] = []
 
 
 def waiting_size() -> int | None:
-    """Bytes from which on such a copy waits; None where that is not known."""
+    """From how many bytes on such a copy waits; None if that is not known."""
     if not _measured:
         import torch
 

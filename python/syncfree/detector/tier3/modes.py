@@ -1,4 +1,4 @@
-"""Operators of the detector's own, which no mode of the program is to see or to change."""
+"""Runs the detector's own operators so that no mode of the program sees or changes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def beneath_modes() -> Iterator[None]:
-    """Without the program's modes of functions and operators, such as of fake tensors."""
+    """Disables the program's function and dispatch modes, such as that of fake tensors."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 

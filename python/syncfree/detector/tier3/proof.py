@@ -1,8 +1,8 @@
 """Proves findings: a line that waits cannot get past a GPU that is kept busy.
 
-Before a guilty line a spinning kernel is queued with a mark behind it. A call of that line which
-finds the mark pending and returns only when it has been reached has waited; one that returns before
-has not. The kernel ends by itself, so that the program goes on.
+Before a line that was found to wait, a spinning kernel is queued with a mark behind it. A call of
+that line that finds the mark pending and returns only after it was reached has waited; a call that
+returns earlier has not. The kernel ends by itself, so that the program goes on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from syncfree.detector.tier3.spin import Spin
 PROVEN, NOT_PROVEN = "proven", "not proven"
 _WHY = "Behind a spinning kernel it did not return before the GPU was done."
 
-# How often each line is tried and for how long: longer each time, as the host may come too late to
-# the call, and as a call that takes long by itself outlasts a short one.
+# How often each line is tried, and how long each kernel spins. Each try is longer, because the host
+# may reach the call too late, and a call that takes long by itself outlasts a short kernel.
 _TRIES_MS = (50.0, 100.0, 200.0)
 
-# A line, what it called, and whether that was only said to wait if the GPU was busy.
+# A line, the api that it called, and whether the finding was conditional, or counted only because
+# the GPU was busy.
 Site = tuple[Place, str, bool]
 
 
@@ -56,14 +57,14 @@ class Prover:
         self._hooks.__exit__()
 
     def take(self, event: Event) -> bool:
-        """Hears of an event, as a pattern of ``allow=`` that allows nothing."""
+        """Gets every event, by being passed as a pattern of ``allow=`` that allows nothing."""
         site = _site_of(event)
         if site in self._sites and event.outlasted_gpu is not None:
             self._answers.setdefault(site, []).append(event.outlasted_gpu)
         return False
 
     def proved(self, report: Report) -> Report:
-        """The report with what is proven; what may wait and does is a wait from now on."""
+        """The report with the proofs; a conditional finding that is proven becomes a wait."""
         findings = []
         for each in report.findings:
             answers = self._answers.get(_site_of(each.event), [])
@@ -88,13 +89,13 @@ class Prover:
 
 
 def _tries(count: int) -> Iterator[float]:
-    """Milliseconds of each try; what runs once or twice may have no later one that is longer."""
+    """Milliseconds of each try; a line that runs once or twice begins with a long one."""
     first = _TRIES_MS[max(0, len(_TRIES_MS) - count)]
     return iter([max(first, each) for each in _TRIES_MS])
 
 
 def _ready() -> bool:
-    """Whether a kernel may be queued here: not before CUDA is used, nor into a graph."""
+    """Whether a kernel may be queued: not before CUDA is initialized, nor into a graph."""
     import torch
 
     return torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()

@@ -1,4 +1,4 @@
-"""Whose code a call belongs to, where another thread reads of it later."""
+"""Which scope a logged call belongs to, although another thread reads the log later."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from syncfree.detector.stack import stack_here
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Threads on which autograd runs the operations of a device.
+# Names of threads on which autograd runs the operations of a device begin like this.
 AUTOGRAD = "pt_autograd_"
 
 
 @dataclass(frozen=True)
 class BackwardPass:
-    """One that is running: its threads have no Python frames of their own."""
+    """A backward pass that is running; the stack is its caller's, as its threads have none."""
 
     scope: Context
     stack: tuple[Frame, ...]
@@ -33,13 +33,13 @@ class BackwardPass:
 class Scopes:
     """The scope of each thread, kept up to date while a tier listens.
 
-    Within a thread, what was logged since the last change belongs to one scope. So everything is
-    read before the scope changes: where a region or an `allow_sync` begins or ends, where an event
-    loop goes from one task to another, and where a backward pass ends.
+    All calls that a thread logged since its last change of scope belong to one scope. So the log is
+    read before a scope changes: where a region or an `allow_sync` begins or ends, where an event
+    loop switches between tasks, and where a backward pass ends.
 
     Args:
         read: Reads what was logged so far.
-        mark: Called in a thread of the program, at a place where it may call CUDA.
+        mark: Puts a mark; called in a thread of the program, where calls of CUDA are possible.
     """
 
     def __init__(self, read: Callable[[], None], mark: Callable[[], None]) -> None:
@@ -67,13 +67,13 @@ class Scopes:
             patch.remove()
 
     def note(self) -> None:
-        """The calling thread is in the scope in which this is called, from here on."""
+        """Notes the scope of the caller as that of the calling thread from here on."""
         self._noted[threading.get_native_id()] = scope_here()
 
     def of(self, thread: int, name: str) -> tuple[Context, tuple[Frame, ...]]:
-        """The scope of a thread, and the Python frames that led to what it does.
+        """The scope of a thread, and the frames of another thread that led to what it does.
 
-        With several backward passes at once nobody knows whose a call is: the first is taken.
+        With several backward passes at once, it is unknown whose call it is: the first is taken.
         """
         if name.startswith(AUTOGRAD):
             with self._lock:

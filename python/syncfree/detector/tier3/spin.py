@@ -1,4 +1,4 @@
-"""Keeps the GPU busy for a known time: who returns before that did not wait."""
+"""Keeps the GPU busy for a known time: a call that returns earlier did not wait."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _TRIAL = 2_000_000  # about 1 ms
 
 
 class Spin:
-    """A kernel that does nothing for a while, on one stream.
+    """A kernel that spins for a while on one stream.
 
-    It ends by itself, so that code which waits for it goes on, and cannot hang.
+    It ends by itself, so that code that waits for it cannot hang.
 
     Args:
         stream: A `torch.cuda.Stream`.
@@ -21,7 +21,7 @@ class Spin:
         self._stream = stream
 
     def start(self, milliseconds: float) -> Any:
-        """Queues it, and returns the event behind it."""
+        """Queues the kernel, and returns an event recorded behind it."""
         import torch
 
         with torch.cuda.stream(self._stream):

@@ -1,4 +1,4 @@
-"""The tier: listens while a region is open, and hands what it heard to whose code it was."""
+"""The tier: listens while a region is open, and records each event in the scope of its code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tier3(Tier):
         self._lost = 0
         self._is_over = False
         self._error: Exception | None = None
-        # Of each thread the last copy: the wait that follows it may stand for both.
+        # The last copy of each thread: the wait for it, if one follows, is reported for both.
         self._held: dict[int, tuple[DriverCall, Copy | None]] = {}
         self._undecided: list[tuple[DriverCall, Copy | None]] = []
 
@@ -73,7 +73,7 @@ class Tier3(Tier):
                 self._decide()
 
     def drain(self) -> None:
-        """Records what was logged so far, in the scope that each thread was in."""
+        """Records what was logged so far, in the scope of each thread."""
         if os.getpid() != self._process:
             return
         with self._lock:
@@ -87,7 +87,7 @@ class Tier3(Tier):
             self._decide()
 
     def note_scope(self) -> None:
-        """The calling thread is in another scope from here on."""
+        """Notes that the calling thread has changed its scope, and puts a mark."""
         if os.getpid() == self._process:
             self._scopes.note()
             self._mark()
@@ -108,7 +108,7 @@ class Tier3(Tier):
                 with self._lock:
                     try:
                         self._take_all()
-                    except Exception as error:  # of a function of the program in ``allow=``
+                    except Exception as error:  # raised by a function of the program in ``allow=``
                         self._error = error
 
     def _take_all(self) -> None:
@@ -145,9 +145,10 @@ class Tier3(Tier):
             self._judge_and_record(call, copy)
 
     def _decide(self) -> None:
-        """Judges what the size of copies decides; to measure that may take a wait.
+        """Judges the copies whose verdict depends on the size from which on copies wait.
 
-        So it is done in a thread of the program, where a scope ends anyway.
+        Measuring that size may wait, so this is done in a thread of the program, where a scope
+        ends anyway.
         """
         undecided, self._undecided = self._undecided, []
         for each in undecided:
@@ -157,11 +158,11 @@ class Tier3(Tier):
         scope, below = self._scopes.of(call.thread, call.thread_name)
         event = self._judge.event(call, copy, below)
         if event is not None:
-            # A copy, as the thread itself may be inside of the context at this moment.
+            # A copy, because the thread itself may be inside of the context at this moment.
             scope.copy().run(self._recorder.record, event)
 
     def _mark(self) -> None:
-        """Has the current stream say when it gets here: so it is known when the GPU is busy."""
+        """Puts a mark into the current stream, which tells later whether the GPU is busy."""
         import torch
 
         if not torch.cuda.is_initialized():

@@ -1,5 +1,5 @@
-// cub::BlockReduce with its contract alone: only thread 0 gets the result, and the storage may not
-// be used again before a barrier. The order of the sum is another than CUB's.
+// cub::BlockReduce with no more than its contract: only thread 0 gets the result, and the storage
+// must not be reused before a barrier. The order of the sum differs from CUB's.
 #pragma once
 
 #include "device_language.h"
@@ -22,7 +22,7 @@ class BlockReduce {
   template <class Op>
   T Reduce(T value, Op op, cuda_on_cpu::Site site = cuda_on_cpu::Site::current()) {
     const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
-    // CUB's lanes hand these over in registers, hence they are no part of the storage.
+    // CUB's lanes exchange these in registers, so they are not part of the storage.
     static char key;
     T* of_lane = cuda_on_cpu::shared_variable<T[kThreads]>(&key);
     of_lane[thread] = value;

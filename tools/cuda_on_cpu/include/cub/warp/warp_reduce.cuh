@@ -1,4 +1,4 @@
-// cub::WarpReduce with its contract alone: only lane 0 gets the result.
+// cub::WarpReduce with no more than its contract: only lane 0 gets the result.
 #pragma once
 
 #include "device_language.h"
