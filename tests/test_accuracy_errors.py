@@ -89,6 +89,21 @@ def test_other_bad_labels_are_told_what_helps(label: int, advice: str, device: s
     raises_bad_label(lambda: multiclass_accuracy(preds, target, 3), rf"{text}$", device)
 
 
+@pytest.mark.parametrize("label", [-1, 255])
+def test_other_names_of_two_classes(label: int, device: str) -> None:
+    """Leaving one of two classes out gives a number, and a wrong one."""
+    scores = torch.tensor([0.1, 0.2, 0.9, 0.3], device=device)
+    target = torch.tensor([0, label, label, 0], device=device)
+    advice = (
+        f"Pass `ignore_index={label}` to leave such elements out, "
+        f"or map the labels to 0 and 1 if {label} is one of the two."
+    )
+    raises_bad_label(lambda: binary_accuracy(scores, target), rf"{advice}$", device)
+    two = torch.stack([1 - scores, scores], 1)
+    raises_bad_label(lambda: multiclass_accuracy(two, target, 2), rf"{advice}$", device)
+    assert binary_accuracy(scores, (target == label).long()).item() == 0.75
+
+
 def test_predicted_label_out_of_range(device: str) -> None:
     preds = torch.tensor([0, 3, 7, 1, 9], device=device)
     target = torch.tensor([0, 1, 2, 1, -100], device=device)

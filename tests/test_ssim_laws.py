@@ -92,6 +92,16 @@ def test_bounds_and_symmetry(
     torch.testing.assert_close(flipped, full, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("window", [window for window in PATHS if window.sigma != 0.3], ids=str)
+def test_opposite_images_stay_within_the_bounds(window: Window, device: str) -> None:
+    """Where rounding alone would carry pixels of the map below -1."""
+    board = (torch.arange(96, device=device)[:, None] + torch.arange(96, device=device)) % 2 * 2 - 1
+    draws = torch.Generator().manual_seed(0)
+    noise = board * (0.2 + 0.1 * torch.rand(8, 3, 96, 96, generator=draws).to(device))
+    _, full = values(0.5 + noise, 0.5 - noise, window, k1=1.0, k2=1e-6, return_full_image=True)
+    assert -1 <= full.min() < -1 + 1e-6
+
+
 @every_path
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)

@@ -1,4 +1,4 @@
-// The words for bad labels.
+// The error message for bad labels.
 #pragma once
 
 #include <sstream>
@@ -14,7 +14,7 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
   std::ostringstream text;
   text << "Detected the following values in `"
        << (record.kind == ErrorKind::kPredsOutOfRange ? "preds" : "target") << '`' << where << ": ";
-  // Float tensors can hold what is no class at all.
+  // A floating tensor can hold values that are no class index.
   if (record.is_integer)
     text << record.first_value;
   else
@@ -26,7 +26,7 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
     text << "the following values [0, 1]";
   else
     text << "labels in the range [0, " << record.classes - 1 << ']';
-  // A prediction is never the ignored label: where the target is, it is not looked at.
+  // `ignore_index` is for targets: where a target is ignored, its prediction is not looked at.
   if (record.has_ignore_index && record.kind == ErrorKind::kTargetOutOfRange)
     text << " or ignore_index=" << record.ignore_index;
   text << '.';
@@ -35,10 +35,14 @@ inline std::string error_text(const ErrorRecord& record, const std::string& wher
             "...).";
   if (record.is_integer && !record.has_ignore_index &&
       record.kind == ErrorKind::kTargetOutOfRange) {
-    // Losses mark padding by -100, others by -1, and pictures of labels by 255.
-    if (record.first_value < 0 || record.first_value == 255)
-      text << " Pass `ignore_index=" << record.first_value << "` to leave such elements out.";
-    else if (record.first_value == record.classes)
+    // Common marks of elements to leave out: losses use -100, others -1, and label images 255.
+    if (record.first_value < 0 || record.first_value == 255) {
+      text << " Pass `ignore_index=" << record.first_value << "` to leave such elements out";
+      // Masks of 0 and 255 and labels of -1 and 1 are classes under other names.
+      if (record.classes == 2)
+        text << ", or map the labels to 0 and 1 if " << record.first_value << " is one of the two";
+      text << '.';
+    } else if (record.first_value == record.classes)
       text << " Labels begin at 0: if these begin at 1, subtract 1.";
   }
   if (more > 0) text << " Later calls met " << more << " more.";

@@ -1,4 +1,4 @@
-// What a warp that walks down a strip for value and gradients keeps in shared memory.
+// What a warp of the ring path keeps in shared memory.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace syncfree::ssim {
 
-// A block is one warp: what is the same in a block is the same in a warp then, as far as the
-// compiler knows.
-inline constexpr int kGradientWarps = 8;  // of a multiprocessor: all registers
+// A block is one warp, so that the compiler knows what is uniform in a block to be uniform in a
+// warp.
+inline constexpr int kGradientWarps = 8;  // per multiprocessor, which takes all registers
 
-// A warp computes 128 columns of windows. Outputs need those of 5 columns more on both sides, which
-// at an edge of the image are mirror images; vectors stay aligned where it is 8.
-inline constexpr int kMostOutputs = kStripColumns - 2 * kMargin;  // but at an edge
+// A warp computes 128 columns of windows. Its outputs need the windows of 5 more columns on both
+// sides; at an edge of the image these are mirror images. A margin of 8 keeps vectors aligned.
+inline constexpr int kMostOutputs = kStripColumns - 2 * kMargin;  // a margin more at an edge
 
 // Rows [top, end) of the columns [left, right) of one plane.
 struct GradientPiece {
@@ -30,7 +30,7 @@ struct GradientPiece {
   __device__ int base() const { return max(left - kMargin, 0); }
 };
 
-// Those of a lane's columns, of which `first` is the first, that stand on an edge of the image.
+// Calls f for those of a lane's columns, which begin at `first`, that lie on an edge of the image.
 template <class Access, class F>
 __device__ void for_columns_at_edge(int first, int width, const F& f) {
   if constexpr (Access::kAligned) {
@@ -43,8 +43,8 @@ __device__ void for_columns_at_edge(int first, int width, const F& f) {
   }
 }
 
-// The last six rows of sums along a row, of both moments of s and of d, and of what windows pass
-// back (TermPlane). Each lane touches its own columns alone.
+// The lines of one warp: the last six rows of sums along a row, for both moments of s and of d and
+// for the terms (TermPlane). Each lane accesses its own columns only.
 struct GradientLines {
   static constexpr int kPlane = kStripColumns;
   static constexpr int kTerms = 4 * kPlane;
@@ -54,8 +54,8 @@ struct GradientLines {
   alignas(16) float row[kRows * kRow];
 };
 
-// Where a row's sums go, in the place of those six rows ago, and where those three rows ago are: of
-// a lane, as offsets from its first line.
+// Which line a row's sums replace, that of six rows ago, and which line is that of three rows ago:
+// offsets from a lane's place in the first line.
 class LineOffsets {
  public:
   __device__ int now() const { return static_cast<int>(now_); }
@@ -63,7 +63,7 @@ class LineOffsets {
   __device__ void advance() { now_ = wrapped(now_, 1); }
 
  private:
-  // The difference is a huge number where nothing has to be wrapped.
+  // Where nothing has to be wrapped the difference is a huge number, as it is unsigned.
   static __device__ unsigned wrapped(unsigned offset, int rows) {
     return min(offset + rows * GradientLines::kRow,
                offset - (GradientLines::kRows - rows) * GradientLines::kRow);
@@ -72,24 +72,25 @@ class LineOffsets {
   unsigned now_ = 0;
 };
 
-// The same in a warp, in shared memory since registers are short.
+// Inputs of the formula, uniform in a warp. In shared memory, since registers are scarce.
 struct alignas(16) WindowInputs {
   float twice_c1;
   float twice_c2;
-  float zero_s;  // what the moments of s are about, but for their pivot
+  float zero_s;  // window sum of the level that was subtracted from s
 };
 
-// `one`: a sum of pixels that has it for a factor is not begun before it is read. Otherwise the
-// compiler adds them up long before the sum is needed, and waits for them.
+// `one` is 1 and a factor in the sum of two pixels, so that the addition cannot begin before it is
+// read. Otherwise the compiler adds pixels long before it needs their sum, and waits for their
+// loads.
 struct alignas(16) OutputInputs {
   float scale_of_sums;  // from pixels to window sums
   float zero_s;
-  float scale;  // from what windows pass back to gradients
+  float scale;  // from sums of terms to gradients
   float one;
 };
 
-// How pixels become s and d.
-struct alignas(16) PixelInputs {
+// Inputs of the conversion from pixels to s and d.
+struct alignas(16) RingPixelInputs {
   float scale;
   float minus_level;  // added to s
   float one;
@@ -102,26 +103,26 @@ struct alignas(16) InputPlanes {
   const T* target;
 };
 
-// Null where nobody wants it.
+// Null if a gradient is not wanted.
 template <class T>
 struct alignas(16) OutputPlanes {
   T* grad_preds;
   T* grad_target;
 };
 
-// Of one warp, of images of one type.
+// All of it, for one warp and images of one type.
 template <class T>
 struct GradientMemory {
-  // Lanes without outputs read what lies behind.
+  // Longer than a row, since lanes without outputs read beyond its end.
   static constexpr int kTermPitch = kStripColumns + kMargin;
 
   GradientLines lines;
   alignas(16) float rows[2 * kRowFloats];  // one row, s before d
-  // What windows of one row pass back, by planes.
+  // The terms of one row of windows, plane by plane.
   alignas(16) float terms[kTermPlanes * kTermPitch];
   WindowInputs windows;
   OutputInputs outputs;
-  PixelInputs pixels;
+  RingPixelInputs pixels;
   InputPlanes<T> images;
   OutputPlanes<T> planes;
   ErrorWeights<float> errors;
@@ -131,7 +132,7 @@ struct GradientMemory {
   ExactSum absolute_error;
 };
 
-// Where a lane has its columns in there.
+// Where a lane's columns lie in GradientMemory.
 template <class T>
 class LanePlace {
  public:
@@ -153,7 +154,7 @@ class LanePlace {
   SharedPlace place_;
 };
 
-// The system takes 1 KiB of each block.
+// The system reserves 1 KiB for each block.
 static_assert(kGradientWarps * (sizeof(GradientMemory<float>) + 1024) <= (228 << 10));
 
 }  // namespace syncfree::ssim

@@ -1,4 +1,4 @@
-// Rows of pixels on their way into shared memory, where the windows of a strip find them.
+// Loads rows of pixels and puts them into shared memory, where the windows of a strip read them.
 #pragma once
 
 #include "ssim/settled_address.cuh"
@@ -6,8 +6,9 @@
 
 namespace syncfree::ssim {
 
-// A row passes through three places: asked for, it is on its way from memory; taken, it stands in
-// the registers of those whose columns it has, as s and d; entered, in shared memory.
+// A row goes through three stages: `ask` issues its loads from global memory, `take` converts it to
+// s and d in the registers of the lanes that own its columns, and `enter` stores it to shared
+// memory.
 template <class Access>
 class GradientPixels {
  public:
@@ -34,14 +35,15 @@ class GradientPixels {
 
   // The first of the lane's columns.
   __device__ int first() const { return first_; }
-  // It lies in the image.
+  // Whether that column lies in the image.
   __device__ bool is_inside() const { return is_inside_; }
 
-  // Asks for row `y`, mirrored at the borders, or for some of the image where nobody uses it.
+  // Loads row `y`, mirrored at the borders, or any row of the image where nobody uses the value.
   __device__ void ask(int y, Row& raw) const {
     const Element* const preds = settled(memory_.images.preds);
     const Element* const target = settled(memory_.images.target);
-    // A lane beyond the image does as the last one inside: all lanes of a warp decide together.
+    // A lane beyond the image does the same as the last one inside, since all lanes of a warp
+    // decide together on pivots.
     const int column = min(first_, (width() - 1) / kColumns * kColumns);
     const int row = row_of_image(y);
     if constexpr (Access::kAligned) {
@@ -50,8 +52,8 @@ class GradientPixels {
       const auto begin = static_cast<unsigned>(row) * pitch;
       load_columns(preds + (begin + column), raw.a);
       load_columns(target + (begin + column), raw.b);
-      // Beyond an edge of the image some other pixel, in whose place its mirror image will stand.
-      // Which column it is follows from the place, for registers are short.
+      // Beyond an edge of the image this is some other pixel, which its mirror image replaces later
+      // (`mirror_edge`). The column is computed from its slot anew, since registers are scarce.
       const int at = static_cast<int>(begin) + base_ + anew(halo_slot_);
       const int last = (height() - 1) * static_cast<int>(pitch) + width() - 1;
       const auto halo = static_cast<unsigned>(min(max(at, 0), last));
@@ -67,24 +69,25 @@ class GradientPixels {
         raw.a[c] = load(job_.preds, preds, x);
         raw.b[c] = load(job_.target, target, x);
       }
-      // Mirrored here too: the strip before one with a single column beside its margin reaches a
-      // pixel beyond the image's edge.
+      // Mirrored here too: if the last strip has a single column beside its margin, the one before
+      // it reaches a pixel beyond the edge of the image.
       const int halo = LaneColumns::mirrored(base_ + halo_slot_, width());
       raw.halo[0] = load(job_.preds, preds, halo);
       raw.halo[1] = load(job_.target, target, halo);
     }
   }
 
-  // The sums over the lane's columns of a row that has come.
+  // Converts a row that was loaded. Returns the sums over the lane's columns.
   __device__ PixelSums take(const Row& raw) {
     halo_ = convert(raw, own_);
     return PixelSums::of(own_.s, own_.d);
   }
 
-  // The row that was taken last.
+  // The row that was converted last.
   __device__ const OwnColumns<kColumns>& taken() const { return own_; }
 
-  // It goes into shared memory. Lanes without a column of the halo write what the others do.
+  // Stores it to shared memory. Lanes without a halo column of their own repeat other lanes'
+  // stores.
   __device__ void enter(const SharedPlace& own) const {
     if (is_inside_) {
       own.store_vector(own_.s);
@@ -95,7 +98,8 @@ class GradientPixels {
     (halo + kRowFloats).store(halo_.d);
   }
 
-  // What s is taken relative to, the same for a strip wherever a piece begins: its mean over rows.
+  // Finds the level that is subtracted from s: the mean over rows of the strip, which are the same
+  // wherever a piece begins.
   __device__ void find_level() {
     Row rows[kSamples];
 #pragma unroll
@@ -127,7 +131,7 @@ class GradientPixels {
   }
 
   __device__ SumDifference convert(const Row& raw, OwnColumns<kColumns>& x) const {
-    PixelInputs k;
+    RingPixelInputs k;
     SharedPlace(&memory_.pixels.scale).load_vector(&k.scale);
     return convert_row(
         raw,
@@ -143,7 +147,7 @@ class GradientPixels {
   int base_;  // the strip's first column of windows
   int first_;
   bool is_inside_;
-  int halo_slot_;  // where the lane's column of the halo stands, counted from the first one
+  int halo_slot_;  // position of the lane's column of the halo, counted from `base_`
   OwnColumns<kColumns> own_;
   SumDifference halo_;
 };

@@ -1,4 +1,4 @@
-// What a warp of a walk keeps in shared memory, for registers are short.
+// What a warp of the walk path keeps in shared memory, since registers are scarce.
 #pragma once
 
 #include "ssim/ssim_backward_walk_lanes.cuh"
@@ -7,13 +7,13 @@
 
 namespace syncfree::ssim {
 
-// A row of s or d of one warp. Lanes without a column of the halo write behind it.
+// Floats of a row of s or d of one warp. Lanes without a column of the halo write behind the halo.
 inline constexpr int kWarpPitch = kWarpColumns + 2 * kMargin + 20;
 
-// How pixels become s and d, the same in a warp.
-struct alignas(8) PixelInputs {
+// Inputs of the conversion from pixels to s and d, uniform in a warp.
+struct alignas(8) WalkPixelInputs {
   float scale;
-  float level;  // taken off s
+  float level;  // subtracted from s
 };
 
 template <bool kValues>
@@ -24,14 +24,14 @@ struct ValueMemory {
 template <>
 struct ValueMemory<false> {};
 
-// Of one warp.
+// All of it, for one warp.
 template <class T, bool kValues>
 struct WindowMemory : ValueMemory<kValues> {
   alignas(16) float rows[4 * kWarpPitch];  // a pair, s before d in each
   LaneHistory history[32];
   LaneWeights weights[32];
   FormulaInputs formula;
-  PixelInputs pixels;
+  WalkPixelInputs pixels;
   ErrorWeights<float> errors;
   WalkPlanes<T> planes;
 };

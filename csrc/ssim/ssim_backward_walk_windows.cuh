@@ -1,5 +1,5 @@
-// One warp walks down 64 columns of windows: rows of pixels come in, what the windows pass back
-// goes into the ring. Window sums and their pivots are those of the forward pass (StripWalk).
+// One warp walks down 64 columns of windows, from rows of pixels to the windows' terms, which it
+// writes to the ring. Window sums and their pivots are those of the forward pass (StripWalk).
 #pragma once
 
 #include "ssim/ssim_backward_walk_lanes.cuh"
@@ -9,7 +9,7 @@
 
 namespace syncfree::ssim {
 
-// `kValues`: the sum over all windows is wanted too.
+// `kValues`: the deficits of all windows are summed too.
 template <class Access, bool kValues>
 class WindowWalk {
  public:
@@ -26,7 +26,7 @@ class WindowWalk {
     const int begin = piece.base + warp_ * kWarpColumns;
     const LaneColumnsOf<kWalkColumns> columns(begin, width(), kHalo);
     const int lane = threadIdx.x % 32;
-    // A lane beyond the image writes what the last one inside writes.
+    // A lane beyond the image writes the same as the last one inside.
     own_ = memory_.rows + kMargin + columns.first_read - begin;
     const int behind = kWarpColumns + kHalo + lane - 2 * kHalo;
     halo_ = memory_.rows + kMargin + (lane < 2 * kHalo ? columns.halo_slot : behind);
@@ -54,7 +54,7 @@ class WindowWalk {
     }
   }
 
-  // Two rows come into shared memory.
+  // Stores the two loaded rows to shared memory, and loads the next two.
   __device__ void enter_pair() {
     __syncwarp();
 #pragma unroll
@@ -68,12 +68,13 @@ class WindowWalk {
       halo_[r * 2 * kWarpPitch + kWarpPitch] = halo.d;
     }
     row_ += kPairRows;
-    // Before the barrier, which keeps the compiler from asking later.
+    // Before the barrier, which keeps the compiler from loading later.
     input().load(row_, ahead_);
     __syncwarp();
   }
 
-  // True if zero is good enough a pivot for the two rows and for all that is under way.
+  // Whether the two rows in shared memory are plain: zero is good enough a pivot for them, all
+  // partial sums are about zero, and no window that they complete is near the upper or lower edge.
   __device__ bool judge_pair() {
     const PixelSums pair = sums_of_pair();
     const PixelSums two_pairs = history().last_pair + pair;
@@ -86,8 +87,8 @@ class WindowWalk {
     return __all_sync(kWarp, s_needs_none_ && d_needs_none_ && about_zero_ && !at_edge);
   }
 
-  // What the windows pass back whose last rows these are, into a slot of the ring. The first pairs
-  // of a piece complete none.
+  // Adds the two rows in shared memory, and writes the terms of the windows that they complete to a
+  // slot of the ring. The first pairs of a piece complete none.
   __device__ void take_pair(PairOfRows& pair, unsigned slot) {
     if ((slots_with_pivots_ >> slot & 1) != 0) {
       publish_pivots(pair, {0.0f, 0.0f});
@@ -101,9 +102,10 @@ class WindowWalk {
     if (threadIdx.x % 32 == 0) pair.has_pivots[warp_] = any;
   }
 
-  // The bits are those of the way without pivots where all are zero.
+  // Gives the same bits as `take_pair` where all pivots are zero.
   __device__ void take_pair_about_pivots(PairOfRows& pair, unsigned slot) {
-    // One lane's need is that of all: windows beside an edge need a pivot where the edge has none.
+    // If one lane needs a pivot, all take one: beside an edge in the picture windows need pivots,
+    // though the lane whose pixels include the edge does not.
     const bool s_is_plain = __all_sync(kWarp, s_needs_none_);
     const bool d_is_plain = __all_sync(kWarp, d_needs_none_);
     LaneHistory& lane = history();
@@ -139,15 +141,15 @@ class WindowWalk {
 
   __device__ int height() const { return static_cast<int>(job_.axes[1].size); }
   __device__ int width() const { return static_cast<int>(job_.axes[2].size); }
-  // Of the lane and its neighbour with which it has its pivots in common.
+  // Where the columns begin of the lane and of the neighbor with which it shares its pivots.
   __device__ const float* own_of_both() const {
     return memory_.rows + (own_ - memory_.rows) / kColumns * kColumns;
   }
   __device__ LaneHistory& history() { return memory_.history[threadIdx.x % 32]; }
   __device__ LaneTotals& totals() { return memory_.totals[threadIdx.x % 32]; }
 
-  // Two neighbouring lanes have pivots in common: one lane's few pixels often seem to need some.
-  // Over the pair of rows that stands in shared memory.
+  // Over the pair of rows in shared memory. Two neighboring lanes share their sums, and so their
+  // pivots: the few pixels of one lane often seem to need some.
   __device__ PixelSums sums_of_pair() const {
     const auto sums_of_row = [](const float* row) {
       float s[kColumns], d[kColumns];
@@ -163,12 +165,12 @@ class WindowWalk {
 
   template <bool kPivots>
   __device__ void take_rows(PairOfRows& pair) {
-#pragma unroll  // sums then move on without copies
+#pragma unroll  // so that sums move on without copies
     for (int r = 0; r < kPairRows; ++r) take_row<kPivots>(pair, r);
     if (has_edge_) mirror(pair);
   }
 
-  // A row enters, and the windows are complete whose middle is the row kHalo before it.
+  // Adds a row, which completes the windows whose middle is kHalo rows above it.
   template <bool kPivots>
   __device__ void take_row(PairOfRows& pair, int r) {
     const float* const own = own_ + r * 2 * kWarpPitch;
@@ -192,7 +194,7 @@ class WindowWalk {
       terms = terms_.find(sums);
     }
     if constexpr (kValues) {
-      // The first row of a pair has an odd number, and no pair is plain at the image's end.
+      // A plain pair begins with an odd row of windows, and none is at the lower edge of the image.
       const bool ends_unit = kPivots ? y == height() || (y % kUnitRows == 0 && y < height())
                                      : r == 1 && y % kUnitRows == 0;
       if (ends_unit) keep_deficit(y);
@@ -201,20 +203,23 @@ class WindowWalk {
     publish(row, terms);
   }
 
-  // Of the unit that ends above row `y`. Rows above and below the piece are others' to count.
+  // Adds up the deficit of the unit that ends above row `y`, if that lies in the piece: rows above
+  // and below it are counted by others.
   __device__ void keep_deficit(int y) {
     LaneTotals& lane = totals();
     if (y > lane.top && y <= lane.end) add_in_any_order(lane.deficit, deficit_);
     deficit_ = 0.0f;
   }
 
-  // Windows beyond an edge are mirror images of those inside, as their pixels are.
+  // Finds where the lane writes its terms, and where their mirror images go: windows beyond an edge
+  // are mirror images of those inside, as their pixels are.
   __device__ void place_mirror(int begin, int column, int base) {
     has_edge_ = begin == 0 || begin + kWarpColumns + kReach + 1 >= width();
     const int last = width() - 1;
     const bool at_left = column <= kReach, at_right = column + 1 >= last - kReach && column < last;
     mirror_at_ = kMargin - base + (at_left ? 0 : 2 * last) - column;
-    // Behind a row of terms lies what no output of this strip needs: there the next one is narrow.
+    // No output of this strip needs what would lie beyond a row of terms: the next strip is narrow
+    // then.
     mirrors_ = (at_left || at_right) && mirror_at_ < kTermPitch;
     const int beyond = column - width();
     const bool is_mirrored = beyond >= 0 && beyond <= kReach;
@@ -235,7 +240,7 @@ class WindowWalk {
     for (int i = 0; i < 2; ++i) publish(row.plane[i], terms.plane[i]);
   }
 
-  // What the lane has published. An edge itself is its own mirror image.
+  // Copies what the lane has published to its mirror images. The edge is its own mirror image.
   template <class T>
   __device__ void mirror(T* values) const {
 #pragma unroll
@@ -256,7 +261,7 @@ class WindowWalk {
   }
 
   __device__ SumDifference sum_difference(float a, float b) const {
-    const PixelInputs inputs = memory_.pixels;
+    const WalkPixelInputs inputs = memory_.pixels;
     return {fmaf(a + b, inputs.scale, -inputs.level), __fmul_rn(a - b, inputs.scale)};
   }
 
@@ -273,19 +278,19 @@ class WindowWalk {
   Sums d_;
   bool s_needs_none_;
   bool d_needs_none_;
-  bool about_zero_;  // nothing under way is about pivots other than zero; the same in a warp
+  bool about_zero_;  // all partial sums are about a pivot of zero; uniform in a warp
   WindowTerms terms_;
   float* own_;
   float* halo_;
-  unsigned slots_with_pivots_;  // of the ring, or with rubbish in their place
-  bool has_edge_;               // of the image, or is near it; the same in a warp
+  unsigned slots_with_pivots_;  // a bit for each slot of the ring that may hold some
+  bool has_edge_;               // the warp is at or near an edge of the image; uniform in a warp
   bool mirrors_;
-  int mirror_at_;  // of the lane's first column; to the left of that the next
+  int mirror_at_;  // where the first column's mirror image goes; the second's goes left of it
   bool is_cut_;    // the second column lies beyond the image; never where pixels are aligned
-  int row_;        // of `ahead_`
+  int row_;        // the first row of `ahead_`
   int column_;
   int halo_column_;
-  float deficit_;  // of the unit under way
+  float deficit_;  // of the current unit
   RawPair ahead_;
 };
 

@@ -1,4 +1,4 @@
-// SSIM on the CPU: geometry, choice of the path, threads, and the sums in fixed order.
+// SSIM on the CPU: geometry, choice of the path, threads, and the final sums in fixed order.
 #include <cmath>
 #include <iterator>
 #include <type_traits>
@@ -23,8 +23,9 @@ bool computes_in_double(const Problem& problem) {
   return problem.preds.dtype == DType::kFloat64;
 }
 
-// The vertical pass of the fast path wants two rows that weigh something in each of four outputs,
-// and by-products as many outputs as there are pixels.
+// The vertical pass of the fast path computes four outputs at once and needs two rows that have
+// weight in the windows of all four: windows of 7 taps or more. By-products need as many outputs as
+// there are pixels.
 bool fits_stream(const Problem& problem) {
   const bool by_products = problem.squared_error != nullptr || problem.absolute_error != nullptr ||
                            problem.pooled_preds != nullptr;
@@ -37,7 +38,7 @@ bool fits_stream(const Problem& problem) {
          depth.pad == 0 && fits(problem.axes[kHeight]) && fits(problem.axes[kWidth]);
 }
 
-// Pieces of equal length, a multiple of 16, near `wanted`.
+// Length of a piece when an axis is cut evenly: near `wanted`, and a multiple of 16.
 std::int64_t even_piece(std::int64_t size, std::int64_t wanted) {
   const std::int64_t pieces = std::max<std::int64_t>((size + wanted / 2) / wanted, 1);
   return ((size + pieces - 1) / pieces + 15) / 16 * 16;
@@ -69,7 +70,7 @@ Plan make_plan(const Problem& problem, double range) {
   return plan;
 }
 
-// Images are summed one after the other in the order of their units.
+// Adds up the units of each image in order, then the images.
 void finish(const Plan& plan) {
   const Problem& problem = *plan.problem;
   const std::int64_t batch = problem.preds.size[0], channels = problem.preds.size[1];
@@ -82,7 +83,7 @@ void finish(const Plan& plan) {
   const std::int64_t units = channels * plan.units_per_plane();
   double total = 0.0;
   for (std::int64_t image = 0; image < batch; ++image) {
-    PartialSums sums;
+    UnitTotals sums;
     for (std::int64_t i = image * units; i < (image + 1) * units; ++i) {
       sums.deficit += plan.partial[i].deficit;
       sums.contrast_deficit += plan.partial[i].contrast_deficit;
@@ -112,7 +113,7 @@ void finish(const Plan& plan) {
 void run(const Problem& problem, ParallelFor parallel_for) {
   Plan plan = make_plan(problem, data_range(problem, parallel_for));
   const std::int64_t planes = problem.preds.size[0] * problem.preds.size[1];
-  std::vector<PartialSums> partial(planes * plan.units_per_plane());
+  std::vector<UnitTotals> partial(planes * plan.units_per_plane());
   plan.partial = partial.data();
   const auto units = fits_stream(problem) ? kernels().stream : kernels().general;
   const std::int64_t unit_size = plan.axes[kHeight].piece * plan.axes[kWidth].piece;

@@ -1,4 +1,4 @@
-// What the launcher and the vector kernels of the CPU share: geometry, partial sums, memory.
+// What the launcher and the vector kernels on the CPU share: geometry, partial sums, memory.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace syncfree::ssim {
 
 enum AxisName { kDepth, kHeight, kWidth };
 
-// Of the windows of the fast path. Its ring holds four floats a column for each row of a window and
-// should stay in a second-level cache.
+// Limits of the fast path (ssim_cpu_stream.h). Its ring buffer holds four floats per column for
+// each row of a window, and should stay in a second-level cache.
 inline constexpr int kMaxStreamTaps = 129;
 inline constexpr std::int64_t kRingFloats = 1 << 16;
 
@@ -34,21 +34,22 @@ struct AxisPlan {
   bool in_crop(std::int64_t index) const { return index >= pad && index < output - pad; }
 };
 
-// Sums over one unit. Units are cut at positions that depend on the image size alone and summed in
-// order, so no result depends on the batch, the layout or the number of threads.
-struct PartialSums {
-  double deficit = 0.0;  // what the similarity lacks of 1, which keeps its digits close to 1
+// Sums over one unit. Units are cut at positions that depend on the image size alone and are summed
+// in order, so no result depends on the batch, the layout or the number of threads.
+struct UnitTotals {
+  double deficit = 0.0;  // 1 - SSIM, which keeps its digits where SSIM is close to 1
   double contrast_deficit = 0.0;
   double squared_error = 0.0;
   double absolute_error = 0.0;
 };
 
-// A unit is one piece of each axis of one plane; heights vary fastest, then widths, depths, planes.
+// A unit is one piece of each axis of one plane, which is one channel of one image. Units are
+// numbered down the height first, then along width, depth and planes.
 struct Plan {
   const Problem* problem = nullptr;
   AxisPlan axes[3];
   Constants<double> constants;
-  PartialSums* partial = nullptr;
+  UnitTotals* partial = nullptr;
 
   std::int64_t units_per_plane() const {
     return axes[kDepth].pieces() * axes[kWidth].pieces() * axes[kHeight].pieces();
@@ -82,7 +83,7 @@ inline std::int64_t row_offset(const TensorView& image, std::int64_t plane, std:
          z * image.stride[2] + y * image.stride[3];
 }
 
-// Zeroed, and aligned to the cache line.
+// Zeroed memory, aligned to the cache line.
 class AlignedMemory {
  public:
   explicit AlignedMemory(std::size_t bytes)
@@ -99,8 +100,8 @@ class AlignedMemory {
   std::unique_ptr<std::byte[], Delete> data_;
 };
 
-// That of the problem, found in the images where it comes from the data: then NaN if they hold one
-// or no pixels.
+// The data range of the problem. With DataRange::kData it comes from the images, and is NaN if they
+// hold a NaN or no pixels.
 double data_range(const Problem& problem, ParallelFor parallel_for);
 
 // The entry points of one instruction set.

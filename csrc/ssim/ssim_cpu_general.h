@@ -1,8 +1,9 @@
-// The path for everything else: volumes, float64, windows of any size, any padding. Plain separable
-// loops in double: depth, then height into one row of accumulators per output, then width.
+// The general path, for everything else: volumes, float64, windows of any size, any padding. Plain
+// separable loops in double: depth, then height into accumulators for each row of outputs, then
+// width.
 
-// The pivot of a plane (one channel of one image): the mean of 32 pixels of preds on a fixed grid.
-// Subtracting it from the pixels saves the digits that E[x^2] - E[x]^2 would cancel.
+// The pivot of a plane: the mean of 32 pixels of preds on a fixed grid. Subtracting it from the
+// pixels saves the digits that E[x^2] - E[x]^2 would cancel.
 inline constexpr int kPivotSamples = 32;
 
 struct Position {
@@ -16,14 +17,14 @@ inline Position pivot_sample(int k, std::int64_t depth, std::int64_t height, std
   return {(2 * slice + 1) * depth / 16, (2 * row + 1) * height / 16, (2 * column + 1) * width / 8};
 }
 
-// Zero where the samples say nothing.
+// Zero if the samples have no finite mean.
 inline double pivot_from_sum(double sum) {
   const double twice = sum * (2.0 / kPivotSamples);
   return twice - twice == 0.0 ? 0.5 * twice : 0.0;
 }
 
-// `load(z, y, x)` reads a pixel of preds as the kernel does, clamp included. Sums in pairs, so that
-// equal samples have exactly their value as pivot.
+// `load(z, y, x)` reads a pixel of preds as the kernel does, clamp included. Samples are summed in
+// pairs, so that the pivot of equal samples is exactly their value.
 template <class Load>
 double plane_pivot(std::int64_t depth, std::int64_t height, std::int64_t width, Load&& load) {
   double sums[kPivotSamples];
@@ -81,7 +82,7 @@ class General {
         moments_(filtered_ + 4 * pitch_),
         accumulators_(moments_ + 4 * pitch_) {}
 
-  void run(const Unit& unit, PartialSums& sums) {
+  void run(const Unit& unit, UnitTotals& sums) {
     plane_ = unit.plane;
     shift_ = 2.0 * plan_.constants.scale * pivot();
     const std::int64_t x = width_.begin(unit.piece[kWidth]);
@@ -151,7 +152,7 @@ class General {
   }
 
   void finish_row(std::int64_t z, std::int64_t y, std::int64_t x, std::int64_t columns,
-                  PartialSums& sums) {
+                  UnitTotals& sums) {
     // The results replace the moments of s and d.
     double* similarity = filtered_;
     double* contrast = filtered_ + pitch_;
@@ -172,12 +173,13 @@ class General {
       sums.contrast_deficit += sum_of(contrast + begin, end - begin);
     }
     if (plan_.problem->map == nullptr) return;
-    for (std::int64_t i = 0; i < columns; ++i) similarity[i] = 1.0 - similarity[i];
+    for (std::int64_t i = 0; i < columns; ++i) similarity[i] = std::max(1.0 - similarity[i], -1.0);
     const std::int64_t row = (plane_ * depth_.output + z) * height_.output + y;
     store_row(*plan_.problem, row * width_.output + x, similarity, columns);
   }
 
-  // Each pixel belongs to the unit with its index, those behind the last output to the last unit.
+  // A pixel belongs to the unit of the output with its index; pixels past the last output belong to
+  // the last unit.
   Box own_pixels(const Unit& unit) const {
     Box box;
     for (AxisName name : {kDepth, kHeight, kWidth}) {
@@ -189,7 +191,7 @@ class General {
     return box;
   }
 
-  void add_errors(const Unit& unit, PartialSums& sums) {
+  void add_errors(const Unit& unit, UnitTotals& sums) {
     const auto [begin, end] = own_pixels(unit);
     if (begin[kWidth] == end[kWidth]) return;
     for (std::int64_t z = begin[kDepth]; z < end[kDepth]; ++z)
@@ -218,7 +220,7 @@ class General {
   double* const accumulators_;  // the same for each row of outputs, filtered along the height too
 
   std::int64_t plane_ = 0;
-  double shift_ = 0.0;  // what s has been lowered by
+  double shift_ = 0.0;  // has been subtracted from s
 };
 
 void general_units(const Plan& plan, std::int64_t begin, std::int64_t end) {

@@ -1,23 +1,24 @@
-// The fast path: 2-D images in float32. Each row is filtered horizontally once; a ring of filtered
-// rows feeds a vertical pass that keeps four rows of outputs in registers and ends in the formula.
+// The stream, the fast path for 2-D images in float32. Each row is filtered horizontally once; a
+// ring buffer of filtered rows feeds a vertical pass that keeps four rows of outputs in registers
+// and ends in the formula.
 //
-// Both passes take moments about a value from the middle of each lane's own window and never form
-// E[x^2] - E[x]^2 of raw pixels: bright flat regions keep all their digits, without a shift that
-// suits one part of an image and not another, at the price of instructions that fill idle slots.
+// Both passes take moments about a pivot from the middle of each lane's own window and never form
+// E[x^2] - E[x]^2 of raw pixels. Bright flat regions keep all their digits, without one pivot that
+// suits some parts of an image and not others. The price is instructions that fill idle slots.
 
 using Vec = Lanes<float>::Vector;
 inline constexpr int kLanes = Lanes<float>::kCount;
-inline constexpr int kBlockRows = 4;  // outputs of one vertical pass
+inline constexpr int kBlockRows = 4;  // rows of outputs in one vertical pass
 
-// Where a row of an image starts that will be read next, and how far apart its pixels are.
+// For prefetching: where the row to be read next starts, and how far apart its pixels are.
 struct Ahead {
   const char* row;
   std::int64_t step;  // bytes
 };
 
 // Means and variances over the horizontal window. `row` begins taps / 2 columns before the first
-// output; weights count from the middle of the window. Two vectors at once keep the adders busy,
-// and meanwhile the next row is fetched.
+// output; `weights[k]` belongs to the taps at distance k from the middle of the window. Two vectors
+// at once keep the adders busy; meanwhile the next row is prefetched.
 template <int Taps>
 void filter_row(const float* __restrict row, const float* weights, int run_time_taps,
                 std::int64_t count, Ahead ahead, float* __restrict mean,
@@ -50,9 +51,10 @@ void filter_row(const float* __restrict row, const float* weights, int run_time_
   }
 }
 
-// Moments of kBlockRows outputs from the filtered rows above, between and below them, about the
-// mean of the two rows in the middle. Those lie in the window of each output, so that a NaN outside
-// a window stays outside, and weigh enough in each not to be far from its mean.
+// Means and variances of kBlockRows outputs, one below the other, from the filtered rows of all
+// their windows. The pivot is the mean of the two middle rows. They lie in the window of each
+// output, so that a NaN outside a window stays outside, and have enough weight in each that the
+// pivot is not far from its mean.
 template <int Taps>
 inline void filter_columns(const float* const* rows, std::int64_t mean_at, std::int64_t variance_at,
                            const float* weights, int run_time_taps, Vec (&mean)[kBlockRows],
@@ -90,8 +92,8 @@ inline LaneMask lanes_within(std::int64_t begin, std::int64_t end) {
          (lane < static_cast<std::int32_t>(std::clamp<std::int64_t>(end, 0, kLanes)));
 }
 
-// Sums of lanes that keep what each addition rounds away (Kahan): as good as double, without
-// conversions.
+// Per-lane sums that keep what each addition rounds away (Kahan summation): as good as double,
+// without conversions.
 struct LaneSums {
   Vec sum = {};
   Vec lost = {};
@@ -109,7 +111,7 @@ struct LaneSums {
   }
 };
 
-// Walks down one strip of columns of one plane; its memory serves strip after strip.
+// Walks down strips of columns, one strip after the other in the same memory.
 class Stream {
  public:
   explicit Stream(const Plan& plan)
@@ -117,7 +119,8 @@ class Stream {
         height_(plan.axes[kHeight]),
         width_(plan.axes[kWidth]),
         ring_rows_(height_.taps + kBlockRows - 1),
-        // An odd number of cache lines, so that the rows of the ring do not compete for one set.
+        // An odd number of cache lines, so that the rows of the ring do not compete for one cache
+        // set.
         pitch_(((width_.piece + width_.taps + kLanes) / 16 | 1) * 16 + 32),
         memory_((4 + kBlockRows + 4 * ring_rows_) * pitch_ * sizeof(float)) {
     float* next = static_cast<float*>(memory_.data());
@@ -132,14 +135,14 @@ class Stream {
   }
 
   // `count` units, one below the other.
-  void run(const Unit& unit, std::int64_t count, PartialSums* sums) {
+  void run(const Unit& unit, std::int64_t count, UnitTotals* sums) {
     plane_ = unit.plane;
     x_ = width_.begin(unit.piece[kWidth]);
     columns_ = width_.end(unit.piece[kWidth]) - x_;
     const std::int64_t first_piece = unit.piece[kHeight];
     const std::int64_t begin = height_.begin(first_piece);
     const std::int64_t end = height_.end(first_piece + count - 1);
-    const auto sums_of = [&](std::int64_t y) -> PartialSums& {
+    const auto sums_of = [&](std::int64_t y) -> UnitTotals& {
       return sums[y / height_.piece - first_piece];
     };
 
@@ -174,8 +177,8 @@ class Stream {
     return ring_ + (input + height_.pad) % ring_rows_ * 4 * pitch_;
   }
 
-  // The row of the image that enters the ring as `input`. The last block may reach further down
-  // than its outputs need.
+  // The row of the image that enters the ring as row `input`. The last block may reach further down
+  // than its outputs need; it then repeats the last row of the padding.
   std::int64_t image_row(std::int64_t input) const {
     return mirror(std::min(input, height_.input - 1 + height_.pad), height_.input);
   }
@@ -215,7 +218,7 @@ class Stream {
   }
 
   template <int Taps>
-  void finish_block(std::int64_t y, int outputs, PartialSums& sums) {
+  void finish_block(std::int64_t y, int outputs, UnitTotals& sums) {
     const float c1 = static_cast<float>(plan_.constants.twice_c1);
     const float c2 = static_cast<float>(plan_.constants.twice_c2);
     const bool wants_value = plan_.wants_value();
@@ -232,7 +235,7 @@ class Stream {
         const Deficits<Vec> lacks = deficits(s_mean[output], s_variance[output], d_mean[output],
                                              d_variance[output], c1, c2);
         if (wants_value) similarities += lacks.similarity;
-        if (wants_map) store(map_ + output * pitch_ + x, 1 - lacks.similarity);
+        if (wants_map) store(map_ + output * pitch_ + x, ssim_of(lacks.similarity));
         if (wants_contrast && height_.in_crop(y + output)) contrasts += lacks.contrast;
       }
       const std::int64_t left = columns_ - x;
@@ -247,7 +250,7 @@ class Stream {
     sums.contrast_deficit += contrast_sum.total();
   }
 
-  void add_errors(PartialSums& sums) const {
+  void add_errors(UnitTotals& sums) const {
     LaneSums square, absolute;
     for (std::int64_t x = 0; x < columns_; x += kLanes) {
       const Vec all = load(difference_ + width_.pad + x);

@@ -24,8 +24,8 @@ struct Deficits {
   Vector contrast;
 };
 
-// What SSIM and its contrast term lack of 1, by the formula of ssim_math.h with s and d in one
-// scale. The order of the comparisons keeps NaN.
+// The deficits of SSIM and of its contrast term, by the formula of ssim_terms.cuh with s and d in
+// one scale. The order of the comparisons lets NaN through.
 template <class Vector, class Real>
 inline Deficits<Vector> deficits(const Vector& s_mean, const Vector& s_variance,
                                  const Vector& d_mean, const Vector& d_variance, Real twice_c1,
@@ -35,4 +35,11 @@ inline Deficits<Vector> deficits(const Vector& s_mean, const Vector& s_variance,
   const Vector w = d_mean * d_mean;
   const Vector v = 0 > d_variance ? Vector{} : d_variance;
   return {2 * (t * v + u * w) / ((t + w) * (u + v)), 2 * v / (u + v)};
+}
+
+// A pixel of the map. Rounding must not carry it below -1; NaN stays.
+template <class Vector>
+inline Vector ssim_of(const Vector& deficit) {
+  const Vector ssim = 1 - deficit;
+  return -1 > ssim ? Vector{} - 1 : ssim;
 }
