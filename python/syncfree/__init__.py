@@ -1,7 +1,7 @@
 """Synchronization-free metrics for training on GPUs.
 
 Importing the package is instant and works without a GPU and without torch; names load on first use.
-What syncfree has nothing of its own for is TorchMetrics' object of that name, modules included.
+Names and submodules that syncfree does not define resolve to TorchMetrics' objects of that name.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _NAMES = {
     "timed": "syncfree.timing",
 }
 
-# What a star brings: without our modules, which would hide `collections` of the standard library.
+# The names of `import *`. Our modules are left out: they would hide the standard `collections`.
 __all__ = [
     "Accuracy",
     "BinaryAccuracy",
@@ -109,12 +109,12 @@ _BUILT_ON_TORCHMETRICS = (
     "syncfree.image",
 )
 
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _STARRED: list[str] = globals().pop("__all__")
 _OWN = sorted({*_STARRED, *_MODULES, "__version__"})
 if not _torchmetrics.is_installed():
-    # `import *` and `dir` have what there is, as `help` and completion ask for all of it. Whoever
-    # asks for one of the others is told what to install.
+    # `import *` and `dir` list only what works, since `help` and completion access every name.
+    # Access to one of the other names raises an error that says what to install.
     _STARRED, _OWN = (
         [n for n in names if _NAMES.get(n, f"syncfree.{n}") not in _BUILT_ON_TORCHMETRICS]
         for names in (_STARRED, _OWN)

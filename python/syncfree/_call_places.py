@@ -1,4 +1,7 @@
-"""Where metrics were called: for errors that are read when the frames of the call are gone."""
+"""Remembers where metrics were called, for errors that are read after the call's frames are gone.
+
+A call has a number. Its place is the code object and instruction in user code that made it.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,28 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Protocol
 
-# Files of these packages are not where a metric was called.
+# Frames in these packages are not user code.
 _PACKAGES = ("syncfree", "torch", "torchmetrics")
-_MOST_FILES = 4096  # each cell of a notebook is one
+_MOST_FILES = 4096  # each cell of a notebook counts as a file
 
 _is_inside: dict[str, bool] = {}
 
 
 class CallPlaces(Protocol):
-    """The last calls, by number."""
+    """The places of the latest calls, by number."""
 
     def note(self, bits: int, /) -> int:
-        """``bits`` with a number for this call, of which it remembers the line in user's code."""
+        """Numbers this call, remembers its place and returns ``bits`` with the number added."""
 
     def find(self, number: int, /) -> tuple[CodeType, int] | None:
-        """The code and instruction of a call; None once others have taken its room."""
+        """The code object and instruction of a call; None once later calls have replaced it."""
 
 
 class FramePlaces:
-    """For Pythons whose frames csrc/runtime/python_stack.cpp does not know.
+    """For Python versions whose frame layout csrc/runtime/python_stack.cpp does not know.
 
-    Slower: `sys._getframe` raises an audit event, to which filelock, which torch imports, listens.
+    Slower: `sys._getframe` raises an audit event, which a hook of filelock (imported by torch)
+    handles in Python.
     """
 
     _KEPT = 4096  # a power of two
@@ -43,7 +47,7 @@ class FramePlaces:
     def note(self, bits: int, /) -> int:
         number = self._next()
         frame = frame_outside(sys._getframe(1))
-        # The line of an instruction takes longer to find than all of this.
+        # Not the line: finding it takes longer than everything else here.
         self._kept[number & self._KEPT - 1] = number, frame.f_code, frame.f_lasti
         return bits | number << self._number_shift
 
@@ -53,7 +57,7 @@ class FramePlaces:
 
 
 def warn_at_call(message: str) -> None:
-    """A UserWarning at the line of user's code that called; shown once for each, by default."""
+    """Issues a UserWarning at the calling line of user code; by default shown once per line."""
     frame = frame_outside(sys._getframe(1))
     warnings.warn_explicit(
         message,
@@ -66,10 +70,10 @@ def warn_at_call(message: str) -> None:
 
 
 def call_places(number_shift: int) -> CallPlaces:
-    """What remembers the places of calls on this Python, whose numbers stand above so many bits."""
+    """The `CallPlaces` for this Python; numbers take the bits from ``number_shift`` upward."""
     try:
         from syncfree import _runtime
-    except ImportError:  # built for another Python; the ops need none
+    except ImportError:  # built for another Python; the ops do without it
         return FramePlaces(number_shift)
     if not _runtime.can_walk_python_stack():
         return FramePlaces(number_shift)
@@ -85,7 +89,7 @@ def frame_outside(frame: FrameType) -> FrameType:
 
 def is_inside(file: str) -> bool:
     """Whether a file is one of the packages'."""
-    inside = _is_inside.get(file)  # once: another thread may clear them
+    inside = _is_inside.get(file)  # looked up once: another thread may clear the dict
     if inside is None:
         if len(_is_inside) > _MOST_FILES:
             _is_inside.clear()

@@ -13,8 +13,8 @@ from syncfree._torch_functions import (
     stream_capture_address,
 )
 
-_has_cuda = torch.backends.cuda.is_built()  # without, asking raises
-# What torch.cuda.is_current_stream_capturing calls.
+_has_cuda = torch.backends.cuda.is_built()  # without CUDA the query raises
+# The C function behind torch.cuda.is_current_stream_capturing.
 _ask_torch: Callable[[], bool] = getattr(
     torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
 )
@@ -22,24 +22,24 @@ _ask_torch: Callable[[], bool] = getattr(
 
 def is_capturing() -> bool:
     """Whether a CUDA graph of the current stream is being captured."""
-    # Without a driver the last question raises, where that before it has the answer.
+    # Without a driver `_ask` would raise; `_initialized` is False then and decides first.
     return _has_cuda and torch.cuda._initialized and _ask()
 
 
 def _ask_torch_here() -> bool:
-    # In the forked child of a process that used CUDA the question raises.
+    # In the forked child of a process that used CUDA the query raises.
     return not torch.cuda._is_in_bad_fork() and _ask_torch()
 
 
 def _ask_first() -> bool:
-    """Finds who is asked from now on: the driver itself, in a third of the time torch takes."""
-    global _ask  # noqa: PLW0603  (a variable is asked in no time)
+    """Picks the query for all later calls: if possible the driver's, in a third of torch's time."""
+    global _ask  # noqa: PLW0603  (calling a variable adds no time)
     if torch.cuda._is_in_bad_fork():
         return False
     addresses = current_device_address(), current_stream_address(), stream_capture_address()
     try:
         from syncfree._runtime import is_stream_capturing
-    except ImportError:  # built for another Python; the ops need none
+    except ImportError:  # built for another Python; the ops do without it
         _ask = _ask_torch_here
     else:
         known = all(addresses)

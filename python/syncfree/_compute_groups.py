@@ -1,4 +1,8 @@
-"""Which metrics of a collection may share one update, known without a look at their values."""
+"""Finds the metrics of a collection that can share one update, without reading their values.
+
+A compute group is a list of metrics whose updates do the same. The first of them, its leader, is
+updated for all; the others, its members, then hold the leader's states.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ from torchmetrics.classification import (
 from syncfree._metric import SyncFreeMetric
 from syncfree._states import of_any_mode
 
-# What each `update` reads of its metric, apart from the states, which all begin at zero or empty,
-# and from `validate_args`, which does not change what it counts.
-# Metrics with any other `update` are left alone: that costs time, a wrong guess costs the answer.
+# The options that each `update` reads. Left out are `validate_args`, which does not change what is
+# counted, and the states, which all begin at zero or empty.
+# Metrics with any other `update` stay alone: that costs time, but a wrong guess costs the answer.
 UPDATES: dict[Any, tuple[str, ...]] = {
     BinaryStatScores.update: ("threshold", "multidim_average", "ignore_index"),
     MulticlassStatScores.update: (
@@ -47,14 +51,15 @@ UPDATES: dict[Any, tuple[str, ...]] = {
     MultilabelPrecisionRecallCurve.update: ("thresholds", "num_labels", "ignore_index"),
 }
 
-# Methods that a subclass from elsewhere may define without a change to what `update` does.
+# Methods that a third-party subclass may define without changing what `update` does.
 _AFTER_UPDATE = {"__init__", "compute", "plot"}
 
 
 def group_alike(metrics: Mapping[str, Metric]) -> list[list[str]]:
-    """The names, together where an update of the first does for all.
+    """The names in compute groups, leader first.
 
-    That is one that checks its inputs if any does, and one of ours, which are faster, if it can be.
+    The leader validates its inputs if any metric of the group does. Among the metrics left it is
+    one of ours if possible, because ours are faster.
     """
     groups: dict[Hashable, list[str]] = {}
     for name, metric in metrics.items():
@@ -70,7 +75,7 @@ def _rank(metric: Metric) -> tuple[bool, bool]:
 
 
 def _recipe(metric: Metric) -> Hashable | None:
-    """Equal for metrics that are updated alike; None where that is not known."""
+    """A key that is equal for metrics with equal updates; None if the update is unknown."""
     update = _torchmetrics_update(metric)
     if update not in UPDATES or not metric._defaults:
         return None
@@ -84,10 +89,10 @@ def _recipe(metric: Metric) -> Hashable | None:
 
 
 def _torchmetrics_update(metric: Metric) -> Any:
-    """The `update` of TorchMetrics' class that the metric is, or that ours stands for."""
+    """The `update` of the TorchMetrics class that the metric is an instance of, or replaces."""
     bound = getattr(metric.update, "__wrapped__", None)
     if getattr(bound, "__func__", None) is not type(metric).update:
-        return None  # replaced on this one object
+        return None  # replaced on this object
     for kind in type(metric).__mro__:
         origin = kind.__module__.partition(".")[0]
         if "update" in vars(kind) and origin == "torchmetrics":
@@ -102,21 +107,21 @@ def _torchmetrics_update(metric: Metric) -> Any:
 def _comparable(metric: Metric, option: str) -> Hashable:
     value = getattr(metric, option, None)
     if option == "average" and isinstance(metric, MulticlassStatScores):
-        return None  # the shapes of the states tell what the update makes of it
+        return None  # its effect on the update shows in the shapes of the states
     if isinstance(value, Tensor):
-        # On a GPU the host would wait for its values.
+        # Reading values on a GPU would make the host wait.
         return tuple(value.tolist()) if value.device.type == "cpu" else id(value)
     return value if isinstance(value, Hashable) else id(value)
 
 
 def is_usual(metric: Metric, *methods: str) -> bool:
-    """Whether these methods of the metric are those of the base classes."""
+    """Whether none of these methods of the base classes is overridden."""
     places = ("torchmetrics.metric", "syncfree._metric", "syncfree._states")
     return all(getattr(type(metric), method).__module__ in places for method in methods)
 
 
 def all_states(metric: Metric) -> dict[str, Any]:
-    """The states, with those of our metrics that TorchMetrics does not know of."""
+    """All states, including the hidden ones of our metrics (see `_states`)."""
     if isinstance(metric, SyncFreeMetric):
         return metric._states_to_reduce()
     return metric.metric_state
@@ -131,12 +136,12 @@ def all_reductions(metric: Metric) -> dict[str, Any]:
 
 @contextmanager
 def led(leader: Metric, members: Sequence[Metric]) -> Iterator[None]:
-    """While the leader is updated: members that hold its states mean to see them grow.
+    """For an update of the leader: it may write states in place that its members hold too.
 
-    Before the first batch they hold their own.
+    Before the first batch members hold states of their own, so holders are counted each time.
     """
     own = leader.__dict__
-    # Only ours ask who holds them, and not in compiled code.
+    # Only our metrics check who holds their states, and not in compiled code.
     if members and isinstance(leader, SyncFreeMetric) and not is_dynamo_compiling():
         name = next(iter(leader._defaults))
         holders = (member for member in members if member.__dict__.get(name) is own[name])
@@ -155,7 +160,7 @@ def share(leader: Metric, member: Metric, copy: bool = False) -> None:
             setattr(member, name, deepcopy(state))
         elif held.get(name) is not state:
             setattr(member, name, state)
-    # A microsecond apiece through nn.Module and Metric, which look at each attribute that is set.
+    # Setting it through nn.Module and Metric, which inspect each attribute, takes a microsecond.
     member.__dict__["_update_count"] = leader._update_count
 
 
@@ -172,9 +177,10 @@ def forget(leader: Metric, member: Metric) -> None:
 def split_by_history(
     metrics: Mapping[str, Metric], names: Iterable[str], loaded: bool
 ) -> list[list[str]]:
-    """Keeps together what counts the same and has: nothing yet, or everything in the same states.
+    """Splits a group, keeping metrics together that have no counts yet or hold the same states.
 
-    What was ``loaded`` counts as nothing: `split_by_saved` has told it apart.
+    They must also still agree in device and options. If ``loaded``, counts from a checkpoint are
+    ignored: `split_by_saved` has compared them.
     """
     histories: dict[Hashable, list[str]] = {}
     for name in names:
@@ -186,7 +192,7 @@ def split_by_history(
 
 
 def _options_now(metric: Metric) -> Hashable:
-    """What may have been set since `group_alike` compared; tensors are not looked at again."""
+    """Options that may have changed since `group_alike`; tensors are not compared again."""
     names = UPDATES.get(_torchmetrics_update(metric), ())
     options = (
         _comparable(metric, name)
@@ -203,7 +209,8 @@ def _has_counts(metric: Metric, loaded: bool) -> bool:
         return True
     if loaded:
         return False
-    # TorchMetrics' do not tell of a merge. On a GPU the host would wait to see it in their values.
+    # TorchMetrics' metrics do not record a merge. On the CPU it shows in their values; on a GPU the
+    # host would have to wait for these.
     pairs = [(getattr(metric, name), default) for name, default in metric._defaults.items()]
     return any(
         bool(state)
@@ -216,9 +223,9 @@ def _has_counts(metric: Metric, loaded: bool) -> bool:
 def split_by_saved(
     metrics: Mapping[str, Metric], names: Iterable[str], saved: Mapping[str, Any], prefix: str
 ) -> list[list[str]]:
-    """Keeps together what was saved with the same values.
+    """Splits a group, keeping metrics together whose states have equal values in a checkpoint.
 
-    Of a checkpoint on the GPU they are read all at once, in one wait.
+    Values on a GPU are read in one transfer for each device and dtype.
     """
     groups: list[tuple[list[str], list[Any]]] = []
     found = {
@@ -238,7 +245,7 @@ def split_by_saved(
 
 
 def _on_host(found: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """The same with copies in host memory, in one transfer for each device and dtype."""
+    """The same states in host memory, with one transfer for each device and dtype."""
     far: dict[Hashable, list[Tensor]] = {}
     for state in (state for states in found.values() for state in states):
         if isinstance(state, Tensor) and state.device.type not in ("cpu", "meta"):
@@ -263,11 +270,11 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def unshare(leaders: Iterable[Metric]) -> None:
-    """Gives each a copy of what one before it holds too, for updates in place."""
+    """Gives each metric a copy of states that one before it holds too, for updates in place."""
     held: list[Any] = []
     for leader in leaders:
         for name, state in all_states(leader).items():
-            # Not by `id`: code compiled for that is compiled again after each reset.
+            # Not by `id`: code compiled for one value of it is compiled again after each reset.
             if any(state is other for other in held):
                 is_list = isinstance(state, list)
                 setattr(leader, name, list(state) if is_list else of_any_mode(state, state.device))

@@ -16,18 +16,18 @@ def deferred(tensor: Tensor) -> Deferred:
 
     The copy goes to pinned memory on the current stream, behind the work that makes the tensor.
     Formatting the result shows the newest value that has arrived, so a progress bar prints it
-    without making the host wait. ``float(shown)`` is that value too, NaN before the first.
-    ``if shown:`` asks whether the value is true, and is false before the first.
+    without making the host wait. ``float(shown)`` is that value too, NaN before the first arrives.
+    ``if shown:`` tests whether that value is true, and is false before the first arrives.
 
     Args:
-        tensor: Of any shape and dtype. On the CPU its value is there at once.
+        tensor: Of any shape and dtype. A value on the CPU is available at once.
 
     Returns:
         The read-back; give it later tensors with :meth:`Deferred.update`.
 
     Raises:
-        TypeError: It is no tensor.
-        RuntimeError: A CUDA graph is being captured, which the host cannot read from.
+        TypeError: If ``tensor`` is no tensor.
+        RuntimeError: While a CUDA graph is captured, because the host cannot read from a capture.
 
     Example:
         >>> import torch
@@ -44,8 +44,8 @@ class Deferred:
     """A value on its way to the host; see :func:`deferred`.
 
     One object may follow a value over many steps: each `update` begins another copy, and the newest
-    one that has arrived is shown. Pinned buffers are used again as soon as a newer value is there.
-    Not for several threads at once.
+    one that has arrived is shown. Pinned buffers are reused as soon as a newer value has arrived.
+    Not safe for use by several threads at once.
     """
 
     def __init__(self, tensor: Tensor) -> None:
@@ -62,8 +62,8 @@ class Deferred:
             tensor: Of any shape and dtype, which may differ from the last one's.
 
         Raises:
-            TypeError: It is no tensor.
-            RuntimeError: A CUDA graph is being captured.
+            TypeError: If ``tensor`` is no tensor.
+            RuntimeError: While a CUDA graph is captured.
         """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"deferred takes a tensor, but got {type(tensor).__name__}")
@@ -78,7 +78,7 @@ class Deferred:
                 "on a tensor that the graph writes"
             )
         self._collect()
-        # A strided copy would be staged through pageable memory, which waits.
+        # A strided copy would be staged through pageable memory, so the host would wait.
         source = tensor.detach().contiguous()
         copy = self._buffer(source)
         copy.begin(source)
@@ -111,7 +111,7 @@ class Deferred:
         """Whether the newest value that has arrived is true; False before the first. Never waits.
 
         Raises:
-            ValueError: It has several elements, or none.
+            ValueError: If it does not have exactly one element.
         """
         newest = self._newest()
         if newest is None:
@@ -138,7 +138,7 @@ class Deferred:
     __lt__ = __le__ = __gt__ = __ge__ = _refuse_order
 
     def __eq__(self, other: object) -> bool:
-        # With what could be meant for the value; among objects it is one of its own.
+        # Numbers and tensors are refused: the value may be meant. Else equality is identity.
         if isinstance(other, Number | Tensor):
             return self._refuse_order(other)
         return NotImplemented
@@ -163,13 +163,13 @@ class Deferred:
         return f"Deferred({self}, ready={self.ready()})"
 
     def _newest(self) -> Tensor | None:
-        """The newest value that has arrived, in memory that later ones overwrite."""
+        """The newest value that has arrived, in a buffer that later copies overwrite."""
         self._collect()
         return self._here if self._arrived is None else self._arrived.host
 
     def _collect(self) -> None:
         """Keeps the newest copy that is complete, and frees the buffers of older ones."""
-        # Copies of one stream end in order; with several streams the newest complete one counts.
+        # Copies on one stream end in order; with several streams the newest complete one counts.
         done = [n for n, copy in enumerate(self._under_way) if copy.event.query()]
         if not done:
             return
@@ -180,7 +180,7 @@ class Deferred:
         self._arrived, self._here = self._under_way.popleft(), None
 
     def _recycle(self, copy: _Copy) -> None:
-        # A copy that was overtaken on another stream may still be written.
+        # A copy that one on another stream has overtaken may still be writing its buffer.
         if copy.event.query():
             self._free.append(copy)
 
@@ -188,15 +188,15 @@ class Deferred:
         for n, copy in enumerate(self._free):
             if copy.fits(source):
                 return self._free.pop(n)
-        self._free.clear()  # of another shape
+        self._free.clear()  # none of them fits
         return _Copy(source)
 
 
 class _Copy:
-    """A pinned buffer and the event behind its last copy."""
+    """A pinned buffer and the event recorded after its last copy."""
 
     def __init__(self, source: Tensor) -> None:
-        # The device is said, since the default one may be a GPU.
+        # The device is explicit, since torch's default device may be a GPU.
         self.host = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=True)
         self.event: Any = torch.cuda.Event()
         self._kind = _kind(source)

@@ -1,9 +1,10 @@
-"""Errors that CUDA kernels leave for the host: whose they are, where the call was, raising them.
+"""Raises errors that CUDA kernels leave for the host, and names the metric and the call.
 
-A kernel must not raise. It writes the first bad label of a call, with their count, into memory that
-the host reads like any variable (csrc/core/error_record.h), at a place that belongs to one metric:
-its slot. Ops look there on entry and raise what they find. A slot and the number of the call travel
-in the ``options`` of an op.
+A kernel must not raise. It writes the first bad label of a call, and the number of bad ones, into
+memory that the host reads like any variable (csrc/core/error_record.h). A slot is the part of that
+memory that belongs to one metric. Ops check it on entry and raise the error that they find there.
+The slot and the number of the call travel in the ``options`` of an op. The text of an error holds
+both in a mark, which is replaced here by the metric's class and the line of the call.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from torch.compiler import is_dynamo_compiling
 from syncfree._call_places import call_places, line_of
 from syncfree._ops import registry  # noqa: F401  (loads the libraries)
 
-# csrc/ops/accuracy_error.h
+# As in csrc/ops/accuracy_error.h.
 _SLOT_SHIFT, _SLOT_BITS = 8, 12
 _CALL_SHIFT = _SLOT_SHIFT + _SLOT_BITS
 _MARK = re.compile(r" \[syncfree metric (\d+), call (\d+)\]")
 
-# Slot 0 is that of the functions, and of metrics beyond the number of slots. One that comes back is
-# handed out last: kernels of its metric may still be running.
+# Slot 0 belongs to the functions, and to metrics for which no slot is left. A returned slot is
+# handed out last: kernels of its former metric may still be running.
 _free = deque(range(1, 1 << _SLOT_BITS))
 _owners: dict[int, str] = {}
-_orphans: list[str] = []  # errors of metrics that are gone, and whose slots others have now
+_orphans: list[str] = []  # errors of collected metrics whose slots others have taken over
 
 
 def new_slot(metric: object) -> int:
-    """A place for the errors of ``metric``, given back when that is collected.
+    """A slot for the errors of ``metric``, returned when the metric is garbage-collected.
 
-    A copy of a metric needs one of its own.
+    A copy of a metric needs a slot of its own.
     """
     try:
         slot = _free.popleft()
@@ -52,12 +53,12 @@ def new_slot(metric: object) -> int:
 
 
 _places = call_places(_CALL_SHIFT)
-# The options of an op with a number for this call, by which an error finds its line.
+# Adds a number for this call to an op's options; an error finds the line of the call by it.
 with_call = _places.note
 
 
 def slot_bits(slot: int) -> int:
-    """A slot as the options of an op take it."""
+    """The bits of a slot in the options of an op."""
     return slot << _SLOT_SHIFT
 
 
@@ -71,14 +72,14 @@ def _origin(mark: re.Match[str]) -> str:
 
 
 def explain(error: RuntimeError) -> RuntimeError:
-    """The same error, which an op raised, with the metric and the place of the call spelled out."""
+    """An op's error, its mark replaced by the metric's class and the line of the call."""
     if error.args and isinstance(error.args[0], str):
         error.args = (_MARK.sub(_origin, error.args[0]), *error.args[1:])
     return error
 
 
 def _take(slot: int) -> str:
-    """What is known so far, without waiting, of one slot, or of all if it is negative."""
+    """Takes the errors recorded so far in one slot, or in all if it is negative. Never waits."""
     if not torch.cuda.is_initialized():
         return ""
     text: str = torch.ops.syncfree.take_error_record(-1, slot)
@@ -86,9 +87,9 @@ def _take(slot: int) -> str:
 
 
 def raise_pending(slot: int) -> None:
-    """Raises RuntimeError for what kernels have found in calls of this slot. Never waits.
+    """Raises RuntimeError for errors that kernels have recorded in this slot. Never waits.
 
-    Compiled code leaves this to its ops, which look for themselves.
+    Compiled code leaves this to its ops, which check on entry.
     """
     if is_dynamo_compiling():
         return
@@ -98,12 +99,12 @@ def raise_pending(slot: int) -> None:
 
 
 def check_errors() -> None:
-    """Waits for all CUDA devices and raises if a metric met values out of range since last time.
+    """Waits for all CUDA devices and raises if a metric met labels out of range since last time.
 
     A metric on CUDA does not wait to look at its values. A label out of range is left out of the
-    counts, the result becomes NaN, and a record of it is left where the host can read it: at the
-    next call of the same metric, at its ``compute()``, or here. This function waits, so that
-    nothing is missed. On the CPU such labels raise at once and this does nothing.
+    counts, the result becomes NaN, and a record of it is kept, from which the host raises an error:
+    at the next call of the same metric, at its ``compute()``, or here. This function waits, so that
+    nothing is missed. On the CPU such labels raise at once and this function does nothing.
 
     Returns:
         Nothing, if all was well.
@@ -137,15 +138,15 @@ def _take_all() -> str:
 
 
 def wait() -> None:
-    """Until the kernels that may leave an error are through."""
+    """Waits for all kernels that may still record an error."""
     for device in range(torch.cuda.device_count()):
-        # A look at a device that was never used would open a context there.
+        # Synchronizing with a device that was never used would create a context there.
         if torch.ops.syncfree.has_error_record(device):
             torch.cuda.synchronize(device)
 
 
 def _all_kernels_end() -> bool:
-    """False where a collective may be left that other processes never join, and never ends."""
+    """False if a collective may be pending that never ends, since other processes never join it."""
     in_group = dist.is_available() and dist.is_initialized()
     return not in_group and not hasattr(sys, "last_value")
 
@@ -153,7 +154,7 @@ def _all_kernels_end() -> bool:
 @atexit.register
 def _warn_of_unread() -> None:
     if torch.cuda.is_initialized() and _all_kernels_end():
-        with suppress(RuntimeError):  # of the program's kernels: records are read all the same
+        with suppress(RuntimeError):  # an error of the program's kernels; records are still read
             wait()
     text = _take_all()
     if text:

@@ -1,6 +1,6 @@
-"""What is installed, what it was built with, and what runs it: `syncfree info`.
+"""Reports what is installed, how it was built and what it runs on: `syncfree info`.
 
-Standard library only, and never an exception: this is what people run when nothing else works.
+Needs only the standard library and never raises: people run it when nothing else works.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _cpu() -> dict[str, str]:
 
 def _version(package: str) -> str:
     try:
-        # What an interrupted installation leaves behind names none.
+        # The metadata that an interrupted installation leaves behind names no version.
         return metadata.version(package) or "unavailable: its metadata names no version"
     except metadata.PackageNotFoundError:
         return "not installed"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def find_file(name: str) -> Path | None:
-    """Where a file of this installation is, by its path in the package; None if there is none.
+    """Finds a file of this installation by its path in the package; None if there is none.
 
-    An editable installation keeps built files apart from the sources, so every place of the package
-    is asked.
+    An editable installation keeps built files apart from the sources, so every folder of the
+    package's ``__path__`` is searched.
     """
     import syncfree
 

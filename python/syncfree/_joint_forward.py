@@ -1,4 +1,4 @@
-"""One `forward` for all metrics of a compute group: their states take the batch in once."""
+"""One `forward`, with a single update, for all metrics of a compute group (`_compute_groups`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCTIONS = (dim_zero_sum, dim_zero_mean, dim_zero_max, dim_zero_min)
 
 
 def applies(metrics: Sequence[Metric]) -> bool:
-    """Whether the values of `forward` follow from states that saw the batch alone."""
+    """Whether the values of `forward` can be computed from states that hold the batch alone."""
     leader = metrics[0]
     return all(
         isinstance(leader._defaults.get(name), list) or reduction in _REDUCTIONS
@@ -40,7 +40,7 @@ def applies(metrics: Sequence[Metric]) -> bool:
 
 
 def forward(metrics: Sequence[Metric], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The batch's value of each metric, which all hold the states of the first one."""
+    """Adds a batch to the leader, the first metric, and returns the batch's value of each."""
     leader, *members = metrics
     if isinstance(leader, SyncFreeMetric) and not is_dynamo_compiling():
         with led(leader, members):
@@ -76,7 +76,7 @@ def forward(metrics: Sequence[Metric], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _count(metric: Metric) -> int:
-    """The updates so far; none in compiled code, which a growing number would compile again."""
+    """The number of updates; 0 in compiled code, which a growing number would compile again."""
     if is_dynamo_compiling() and dim_zero_mean not in metric._reductions.values():
         return 0
     return metric._update_count
@@ -84,7 +84,7 @@ def _count(metric: Metric) -> int:
 
 def _assign(metric: Metric, **attributes: Any) -> None:
     own = metric.__dict__
-    for name, value in attributes.items():  # compiled code of torch 2.11 knows no `own.update`
+    for name, value in attributes.items():  # torch 2.11 cannot compile `own.update`
         own[name] = value
 
 
@@ -94,7 +94,7 @@ def _set(metric: Metric, states: dict[str, Any]) -> None:
 
 
 def _empty(metric: Metric, totals: dict[str, Any]) -> dict[str, Any]:
-    """The states of a metric that has seen nothing, filled in one launch."""
+    """New states with their default values, filled in one launch."""
     result: dict[str, Any] = {}
     empty: list[Tensor] = []
     defaults: list[Tensor] = []
@@ -107,7 +107,7 @@ def _empty(metric: Metric, totals: dict[str, Any]) -> dict[str, Any]:
             empty.append(result[name])
             defaults.append(default)
         else:
-            result[name] = torch.zeros_like(total)  # a count that only our metrics have
+            result[name] = torch.zeros_like(total)  # a hidden state of ours
     if empty:
         torch._foreach_copy_(empty, defaults)
     return result
@@ -115,7 +115,7 @@ def _empty(metric: Metric, totals: dict[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
-    """Adds the batch's states to the totals, sums in one launch, and in place if they are ours."""
+    """Adds the batch's states to the totals; sums in one launch, in place for our metrics."""
     names: list[str] = []
     sums: list[Tensor] = []
     summands: list[Tensor] = []
@@ -123,7 +123,7 @@ def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
     for name, more in batch.items():
         total, reduction = totals[name], reductions[name]
         if isinstance(total, list):
-            total.extend(piece.detach() for piece in more)  # a graph would live as long as the list
+            total.extend(piece.detach() for piece in more)  # else the list keeps autograd graphs
         elif reduction is dim_zero_mean:
             setattr(metric, name, ((count - 1) * total + more).float() / count)
         elif reduction is dim_zero_max:
@@ -138,5 +138,5 @@ def _add(metric: Metric, totals: dict[str, Any], batch: dict[str, Any]) -> None:
             setattr(metric, name, total + more)
     if sums and isinstance(metric, SyncFreeMetric):
         torch._foreach_add_(sums, summands)
-    elif sums:  # which others may hold: TorchMetrics writes into none
+    elif sums:  # not in place: others may hold these states, and TorchMetrics never writes into one
         _set(metric, dict(zip(names, torch._foreach_add(sums, summands), strict=True)))

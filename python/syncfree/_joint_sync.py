@@ -1,4 +1,4 @@
-"""States of many metrics reduced over processes together."""
+"""Reduces the states of many metrics over processes together."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from syncfree._states import StatesInPlace
 def reduce_together(
     metrics: Mapping[str, Metric], teams: Iterable[list[str]] = ()
 ) -> dict[str, dict[str, Any]]:
-    """The states of all processes, for those metrics whose `compute` would fetch them.
+    """The states reduced over all processes, for those metrics whose `compute` would sync.
 
     A state that several metrics hold travels once. Metrics that sync in a way of their own
-    (``dist_sync_fn``, overridden methods) or not at all are left to do so.
+    (``dist_sync_fn``, overridden methods) or not at all are left out.
 
     Args:
         metrics: By name.
-        teams: Names of those that will hold the states of the first of them once this process has
-            seen a batch: what is sent has to be the same in all.
+        teams: The compute groups that the first batch will form, as names with the leader first.
+            Members send the leader's states, because all processes have to send the same, and
+            those that have seen a batch share states already.
     """
     places: dict[Any, list[str]] = {}
     for name, metric in metrics.items():
@@ -68,7 +69,7 @@ def _would_sync(metric: Metric) -> bool:
 
 
 def _next_sync_context(metric: Metric) -> Callable[..., Any]:
-    """To which ours passes the call on: another base of a user's class may have one."""
+    """The `sync_context` that ours calls; another base of a user's class may define one."""
     if isinstance(metric, StatesInPlace):
         return super(StatesInPlace, metric).sync_context
     return metric.sync_context
@@ -76,7 +77,7 @@ def _next_sync_context(metric: Metric) -> Callable[..., Any]:
 
 @contextmanager
 def synced(metric: Metric, states: dict[str, Any] | None) -> Iterator[None]:
-    """For a call of `compute` with these states in place of the metric's own."""
+    """Inside, the metric has these states in place of its own, for a call of `compute`."""
     if states is None:
         yield
         return
@@ -92,5 +93,5 @@ def synced(metric: Metric, states: dict[str, Any] | None) -> Iterator[None]:
         yield
     finally:
         metric._to_sync = to_sync
-        if metric._is_synced:  # where `compute` came back from an error, or from its cache
+        if metric._is_synced:  # still, because `compute` raised or returned its cached value
             metric.unsync()

@@ -1,4 +1,4 @@
-"""Keywords that a metric's class passes on."""
+"""Keyword arguments that a metric's class passes on to TorchMetrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# What `torchmetrics.Metric` takes. One that is new there is refused by it alone.
+# The keywords of `torchmetrics.Metric`, for an error message: Metric itself refuses unknown ones.
 _OF_EVERY_METRIC = {
     "compute_on_cpu",
     "compute_with_cache",
@@ -20,7 +20,7 @@ _OF_EVERY_METRIC = {
 
 @contextmanager
 def naming_unknown(keywords: Mapping[str, Any]) -> Iterator[None]:
-    """Where a check of arguments fails, a misspelled keyword is the likelier reason: it is named.
+    """If a check of arguments inside fails, names an unknown keyword as the likelier reason.
 
     Raises:
         ValueError: If the check fails and there is a keyword that no metric knows.

@@ -1,4 +1,4 @@
-"""Loads the compiled op libraries, or says what was found and what to do."""
+"""Loads the compiled op libraries; errors say what was found and what to do."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def find(name: str) -> Path | None:
 
 
 def minor_version(torch_version: str) -> str:
-    """Which torch a library over torch's C++ interface is for.
+    """The torch version for which a library that uses torch's C++ interface is built.
 
-    Releases of one minor version share it. Nobody promises anything of other versions.
+    Releases of one minor version share that interface; any other build may have its own.
 
     Example:
         >>> from syncfree._libraries import minor_version
@@ -35,7 +35,7 @@ def minor_version(torch_version: str) -> str:
 def load() -> None:
     """Loads the CPU ops and, where torch was built with CUDA, the CUDA ops.
 
-    Without a CUDA library the CPU ops work all the same, and calls on CUDA tensors raise.
+    Without a CUDA library the CPU ops still work, and calls on CUDA tensors raise.
     """
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < MINIMUM_TORCH:
@@ -52,7 +52,7 @@ def load() -> None:
         _refuse_cuda_tensors()
 
 
-# Its registrations last as long as it does.
+# Kept alive, since the registrations of a Library last only as long as the object.
 _refusals: list[torch.library.Library] = []
 
 

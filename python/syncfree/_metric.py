@@ -1,4 +1,4 @@
-"""What our metric classes share: TorchMetrics' contract, without its copies and waits."""
+"""The base of our metric classes: TorchMetrics' contract, without its copies and waits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from syncfree._capture import is_capturing
 from syncfree._metric_checks import all_unset, are_shared
 from syncfree._states import StatesInPlace, can_take, settle
 
-_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+_is_tracing = torch._C._is_tracing  # the function behind torch.jit.is_tracing, in half its time
 _call_impl = nn.Module._call_impl
 _warn_in_first_process = rank_zero_only(warn_at_call)
 
-# What nn.Module looks at before each call, of a module and of all; a `forward` of one's own; and
-# what makes TorchMetrics' steps other ones.
+# What makes a call unusual: hooks of this or of all modules, which nn.Module checks at each call; a
+# `forward` set on the object; and options that change TorchMetrics' steps.
 _of_the_class = vars(nn.Module)
 _of_all_modules = vars(_hooks)
 _OF_STEPS = "_is_synced", "dist_sync_on_step", "compute_on_cpu"
@@ -44,8 +44,8 @@ _GLOBAL_HOOKS = (
     "_global_backward_pre_hooks",
 )
 
-# What a user may put a method of their own in the place of, and the functions that our classes have
-# there, TorchMetrics' among them.
+# Methods that a user may replace, and the functions that our classes have under these names,
+# including those inherited from TorchMetrics.
 _UPDATES = "update", "_update_state"
 _COMPUTES = "compute", "_final_state"
 _REPLACEABLE = (*_UPDATES, *_COMPUTES)
@@ -53,30 +53,30 @@ _ours: set[Any] = set()
 
 
 class SyncFreeMetric(StatesInPlace):
-    """Mixed in before the TorchMetrics class whose place a metric takes.
+    """A mixin that comes before the TorchMetrics class that a metric replaces.
 
-    State tensors stay where they are across `update`, `forward`, `compute` and `reset`, so that a
-    captured CUDA graph goes on counting into them.
+    State tensors keep their memory across `update`, `forward`, `compute` and `reset`, so that a
+    captured CUDA graph keeps counting into them.
     """
 
-    # torch.jit.script, which TorchMetrics' classes bear, cannot read annotations that are text.
+    # torch.jit.script, which TorchMetrics' classes support, cannot read annotations that are text.
     if TYPE_CHECKING:
         _all_own: bool
 
-        # Whether no class in between calls modules in its own way.
+        # Whether no other base class changes how a module is called: see `_calls_plainly`.
         _is_called_plainly: ClassVar[bool]
 
-    # Whether update and compute are ours, with none of the user's in their place.
+    # Whether update and compute are ours and the user has replaced neither.
     _all_own = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # A side stream and a timer make classes of the same name, at a time when a user may have
-        # put other methods on it.
+        # A side stream and a timer make subclasses of the same name. A user may have put other
+        # methods on the class by then, which must not count as ours.
         is_made = cls.__mro__[1].__qualname__ == cls.__qualname__
         if cls.__module__.startswith("syncfree.") and not is_made:
-            # Python's errors for missing and unknown arguments name the function that they did not
-            # fit: it should be the one that was called.
+            # Python's errors for missing and unknown arguments quote the function's qualified name,
+            # which should be that of the method that the user called.
             for method, called in (("_evaluate", "forward"), ("update", "update")):
                 function, name = getattr(cls, method), f"{cls.__name__}.{called}"
                 if function.__qualname__ != name:
@@ -84,39 +84,39 @@ class SyncFreeMetric(StatesInPlace):
             _ours.update(getattr(cls, name, None) for name in _REPLACEABLE)
 
     def _are_own(self, methods: tuple[str, ...]) -> bool:
-        """Whether these are ours as the metric is made, and not a subclass' or put there since."""
+        """Whether the class has our functions under these names; notes those that it has not."""
         others = [name for name in methods if getattr(type(self), name, None) not in _ours]
         for name in others:
             self._use_method(name)
         return not others
 
     def _use_method(self, name: str) -> None:
-        """Learns that one of these methods is not ours."""
+        """Notes that this method is not ours."""
         self.__dict__["_all_own"] = False
         if name in ("_update_state", "_final_state"):
             self.__dict__[f"_has{name}"] = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _REPLACEABLE and (name in self.__dict__ or name[0] == "_"):
-            self._use_method(name)  # one that the user puts on this metric alone
+            self._use_method(name)  # set by the user on this object alone
         super().__setattr__(name, value)
 
     def _raise_pending(self) -> None:
-        """Raises what kernels found wrong with earlier batches, for metrics whose ops look."""
+        """Raises errors that kernels recorded for earlier batches, in metrics that validate."""
 
     def _evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Adds a batch to the states and returns its value, without dimensions if it is one number.
+        """Adds a batch to the states and returns its value, a scalar if it has one element.
 
-        Returns NotImplemented, and adds nothing, if the ops do not serve the states.
+        Returns NotImplemented, and adds nothing, if the ops do not support the states.
         """
         raise NotImplementedError
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward`, with the hooks of nn.Module if there are any.
 
-        Asks what nn.Module's own asks, without its frames and its slow look for a tracer. Where
-        nothing is unusual, `forward` stands here again: its frames take as long as a tensor's
-        allocation.
+        Makes the checks of nn.Module's `__call__` without its frames and its slow look for a
+        tracer. If nothing is unusual, the body of `forward` is repeated here: its frames take as
+        long as a tensor's allocation.
         """
         own = self.__dict__
         if (
@@ -124,7 +124,7 @@ class SyncFreeMetric(StatesInPlace):
             or _is_tracing()
             or not self._is_called_plainly
             or type(self).forward is not _our_forward
-            # As while torch.fx traces. Python looks a class' attributes up in twice the time.
+            # Differs while torch.fx traces. A lookup on the class would take twice the time.
             or _of_the_class["__call__"] is not _of_the_class["_wrapped_call_impl"]
             or _of_the_class["_call_impl"] is not _call_impl
             or not all_unset(own, _UNUSUAL, _of_all_modules, _GLOBAL_HOOKS)
@@ -134,7 +134,7 @@ class SyncFreeMetric(StatesInPlace):
             return super().__call__(*args, **kwargs)
         if are_shared(own):
             self._let_go_of_shared_states(in_forward=True)
-        # To forward an empty `**kwargs` takes 0.1 us.
+        # Passing on an empty `**kwargs` takes 0.1 us.
         value = self._evaluate(*args, **kwargs) if kwargs else self._evaluate(*args)
         if value is NotImplemented:
             return super().forward(*args, **kwargs)
@@ -169,21 +169,21 @@ class SyncFreeMetric(StatesInPlace):
         return value
 
     def _count_compiled_update(self, value: Any = None) -> None:
-        self._update_count = 1  # a number that grows would make a new graph each time
+        self._update_count = 1  # a growing number would be compiled anew each time
         self._computed = None
         self._forward_cache = value
 
     def _forward_full_state_update(self, *args: Any, **kwargs: Any) -> Any:
-        # Here because of `dist_sync_on_step`. A state that is no sum, as a subclass may have, is
-        # what `update` makes of it with all batches before.
+        # Called for `dist_sync_on_step`. A state that is no sum, as a subclass may have, can depend
+        # on all earlier batches, so that TorchMetrics has to update it with them.
         if self.full_state_update is False and all(map(self._is_sum, self._defaults)):
             return self._forward_reduce_state_update(*args, **kwargs)
         return super()._forward_full_state_update(*args, **kwargs)
 
     def _forward_reduce_state_update(self, *args: Any, **kwargs: Any) -> Any:
-        """For options, and subclasses with methods of their own, that `_evaluate` does not serve.
+        """`forward` for options and overridden methods that `_evaluate` does not support.
 
-        Puts the states aside instead of copying them, so that the time does not grow with lists.
+        Sets the states aside instead of copying them, so that the time does not grow with lists.
         """
         if not all(self._adds_up(name) for name in self._defaults):
             before = {name: state.clone() for name, state in self._hidden_states().items()}
@@ -209,13 +209,14 @@ class SyncFreeMetric(StatesInPlace):
             count += 1
             value = self.compute()
         finally:
-            for name, total in totals.items():  # not `update`, which torch.compile refuses (2.11)
+            # Not `dict.update`, which torch.compile refuses (2.11).
+            for name, total in totals.items():
                 self.__dict__[name] = total
             self._update_count = count
             self._is_synced, self._computed = False, None
             self._to_sync, self._should_unsync = self.sync_on_compute, True
             self.compute_on_cpu, self._enable_grad = on_cpu, False
-            if batch:  # also where `compute` raises what an earlier batch left
+            if batch:  # also if `compute` raises the error of an earlier batch
                 self._add_states(batch)
         if on_cpu:
             self._move_list_states_to_cpu()
@@ -232,13 +233,13 @@ class SyncFreeMetric(StatesInPlace):
         for name, reduction in self._reductions_of_states().items():
             total, more = getattr(self, name), batch[name]
             if isinstance(total, list):
-                # With their graphs they would keep every batch.
+                # Their autograd graphs would keep every batch alive.
                 total.extend(piece.detach() for piece in more)
             elif reduction is dim_zero_mean:
                 count = self._update_count
                 mean = ((count - 1) * total + more).float() / count
                 self.__dict__[name] = settle(total, mean)
-            elif total.is_meta and name in self._hidden_defaults:  # put aside before it was left
+            elif total.is_meta and name in self._hidden_defaults:  # set aside on the meta device
                 self.__dict__[name] = more
             elif can_take(total, more):
                 total.add_(more)
@@ -246,8 +247,8 @@ class SyncFreeMetric(StatesInPlace):
                 self.__dict__[name] = total + more
 
     def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
-        # Called for each new object, made or unpickled. In `__init_subclass__` this would miss
-        # classes whose first base has one that does not call on.
+        # Called for each new object, also an unpickled one. `__init_subclass__` would miss classes
+        # whose first base defines it without a call of `super()`.
         if "_is_called_plainly" not in vars(type(self)):
             type(self)._is_called_plainly = _calls_plainly(type(self))
         if not self._are_own(_UPDATES):
@@ -312,7 +313,7 @@ class SyncFreeMetric(StatesInPlace):
                 value = _squeeze_if_scalar(compute(*args, **kwargs))
             if self.compute_with_cache:
                 self._computed = value
-            # Only now: the processes of a group have called the same collectives, and will again.
+            # Not before the sync, so that all processes of a group call the same collectives.
             self._raise_pending()
             return value
 
@@ -326,14 +327,14 @@ def _calls_plainly(cls: type[SyncFreeMetric]) -> bool:
     behind_ours = cls.__mro__[cls.__mro__.index(SyncFreeMetric) + 1 :]
     return (
         all("__call__" not in vars(base) for base in behind_ours if base is not nn.Module)
-        and not any(hasattr(cls, name) for name in _OF_STEPS)  # as a property of a subclass
+        and not any(hasattr(cls, name) for name in _OF_STEPS)  # such as a subclass's property
         and cls._call_impl is nn.Module._call_impl
         and cls._wrapped_call_impl is nn.Module._wrapped_call_impl
     )
 
 
 def _count_update(attributes: dict[str, Any], value: Any = None) -> None:
-    # nn.Module and Metric look at each attribute that is set: a microsecond apiece.
+    # Not set as attributes: nn.Module and Metric would take a microsecond to inspect each.
     if is_capturing():
         attributes["_is_replayed"] = True
     attributes["_update_count"] += 1
@@ -342,7 +343,7 @@ def _count_update(attributes: dict[str, Any], value: Any = None) -> None:
 
 
 def _named(function: Any, name: str) -> Any:
-    """A copy of a function that Python's errors call so, with the same code."""
+    """A copy of a function under another qualified name, the one that Python's errors quote."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,

@@ -1,4 +1,4 @@
-"""What a metric looks at before each call, in C where the extension for this Python is there."""
+"""Checks that a metric makes before each call, in C if the extension for this Python is there."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def _count_references(holder: dict[str, Any], name: str) -> int:
 
 
 def _count_users(tensor: Tensor) -> int:
-    """Of its storage, among them the storage's own Python object, which this makes."""
+    """The users of a tensor's storage, including the Python object of it that this call makes."""
     return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
 
 
-# Of what a dictionary alone holds. How the calls' own count depends on the versions of Python and
-# torch.
+# The counts for an object that a dictionary alone holds. How many the calls themselves add depends
+# on the versions of Python and torch.
 _COUNTED_ALONE = _count_references({"state": object()}, "state")
 _USERS_ALONE = _count_users(torch.zeros(1, device="cpu"))
 
 
 def all_unset_in_python(*holders_and_names: Any) -> bool:
-    """Whether each entry of a dict with one of the names that follow it is set to nothing.
+    """Whether all named entries are unset, for pairs of a dict and a tuple of names.
 
-    It may be missing, None, False or an empty dict.
+    An unset entry is missing, None, False or an empty dict.
     """
     pairs = zip(holders_and_names[::2], holders_and_names[1::2], strict=True)
     return all(_is_unset(holder.get(name)) for holder, names in pairs for name in names)
@@ -40,9 +40,9 @@ def _is_unset(entry: object) -> bool:
 
 
 def is_held_by_more_in_python(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
-    """Whether an entry with a name of the second dict has more references than that.
+    """Whether an entry of ``holder`` named in ``named`` has more than ``most`` references.
 
-    Or is a tensor whose storage has another user, as a detached one or an array of numpy.
+    Also true for a tensor whose storage has another user: a detached tensor or a NumPy array.
     """
     counted = most - 1 + _COUNTED_ALONE
     return any(
@@ -52,7 +52,7 @@ def is_held_by_more_in_python(holder: dict[str, Any], named: dict[str, Any], mos
 
 
 def are_shared_in_python(attributes: dict[str, Any], /) -> bool:
-    """Whether others hold states of the metric with these attributes and do not mean to."""
+    """Whether somebody besides the metric and its followers (see `_states`) holds a state of it."""
     most = 1 + attributes.get("_followers", 0)
     return is_held_by_more(attributes, attributes["_defaults"], most)
 
@@ -64,7 +64,7 @@ def _is_shared(state: object) -> bool:
 
 
 def _finds_users() -> bool:
-    """Whether C sees the users of storages, where torch keeps their number without a promise."""
+    """Whether the C code finds the use count of storages, whose place torch does not promise."""
     asked = torch.zeros(1, device="cpu")
     if not look_into_storages(asked, asked._cdata, asked.untyped_storage()._cdata):
         return False
@@ -84,7 +84,7 @@ def _finds_users() -> bool:
 try:
     from syncfree import _runtime
     from syncfree._runtime import all_unset, are_shared, is_held_by_more, look_into_storages
-except ImportError:  # built for another Python; the ops need none
+except ImportError:  # built for another Python; the ops do without it
     all_unset, are_shared = all_unset_in_python, are_shared_in_python
     is_held_by_more = is_held_by_more_in_python
 else:

@@ -1,4 +1,4 @@
-"""`syncfree.on_side_stream`: metrics that are updated beside the model's next step."""
+"""`syncfree.on_side_stream`: metrics updated on another CUDA stream, beside the model's step."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
     """Updates a metric, or a collection, on a CUDA stream of its own.
 
     `update` returns as always and leaves the current stream free: the GPU goes on with the model
-    while the metric is computed. `compute`, `reset`, and whatever else reads the states order the
-    current stream behind the updates; `forward` does so too, because its value is for the caller.
-    The host never waits. Inputs stay alive until the side stream is through with them, however
-    early they are deleted.
+    while the metric is computed. `compute`, `reset`, and whatever else reads the states make the
+    current stream wait for the updates; so does `forward`, because its value is for the caller. The
+    host never waits. Inputs stay alive until the side stream has read them, however early they are
+    deleted.
 
     The metric stays the same object, with the same states, and is still an instance of its class.
     Copies and pickles of it have a stream of their own. A collection shares one stream among its
-    metrics; metrics inside of wrappers follow. On the CPU, under `torch.compile` and while a CUDA
-    graph is captured, updates are ordinary ones; and after a capture of any of its methods they
-    stay so, because a replay is not seen. Compiled code does not see the side stream either: call
-    `compute` or `reset` between updates in it and others.
+    metrics; a wrapper shares its stream with the metrics inside. On the CPU, under `torch.compile`
+    and while a CUDA graph is captured, updates run on the current stream. Once a method of the
+    metric has been captured they stay there, because the metric cannot see replays. Compiled code
+    does not know of the side stream: call `compute` or `reset` between updates in compiled and in
+    other code.
 
     As with an asynchronous collective, inputs must not be written in place between `update` and the
     next `compute`: the update may still be reading them. Outputs of a CUDA graph are written again
     at its next replay (``torch.compile(mode="reduce-overhead")`` makes such graphs), and so are
-    buffers that batches are copied into. Pass ``copy_inputs=True`` for those. Tensors are looked
-    for in lists, tuples and mappings.
+    buffers that batches are copied into. Pass ``copy_inputs=True`` for those. Tensors are found in
+    lists, tuples and mappings.
 
     Args:
         metric: A metric or a collection, of TorchMetrics or ours.
@@ -53,7 +54,7 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
         The metric itself.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: If ``metric`` is neither.
 
     Example:
         >>> import torch, syncfree
@@ -76,20 +77,20 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
 
 
 def _place(metric: Metric | MetricCollection, side: SideStream) -> None:
-    """Puts a metric on a side stream, with all that it has inside."""
+    """Puts a metric on a side stream, with all metrics inside it."""
     for each in metric.modules():
         if not isinstance(each, (Metric, MetricCollection)):
             continue
         before = each.__dict__.get(PLACE)
         each.__dict__[PLACE] = side
-        if each.__dict__.get("_is_replayed"):  # of ours, captured before it got a stream
+        if each.__dict__.get("_is_replayed"):  # one of ours, captured before it got a stream
             side.stay_here()
         if before is not None:
             side.follow(before)
             continue
         each.__class__ = _side_class(type(each), _state_names(each))
         if isinstance(each, Metric):
-            # TorchMetrics puts these on each metric, so that a class cannot replace them.
+            # TorchMetrics sets these on each object, where a class cannot override them.
             each.__dict__["update"] = _updating(each, each.__dict__["update"])
             each.__dict__["compute"] = _reading(each, each.__dict__["compute"])
 
@@ -101,10 +102,9 @@ def _state_names(metric: Any) -> frozenset[str]:
 
 
 def _side_class(cls: Any, states: frozenset[str]) -> type:
-    """A subclass of the metric's class, of the same name, that knows of the side stream.
+    """A subclass of the metric's class, of the same name, that uses the side stream.
 
-    Not a wrapper object: what asks for the class, the states, or the attributes of the metric finds
-    them.
+    Not a wrapper object, which would hide the metric's class, states and attributes.
     """
     if (cls, states) in _classes:
         return _classes[cls, states]
@@ -112,7 +112,7 @@ def _side_class(cls: Any, states: frozenset[str]) -> type:
     body: dict[str, Any] = {name: _State(name) for name in states}
     body["forward"] = _forward(cls)
     body["reset"] = _behind_updates(cls.reset)
-    body["_apply"] = _behind_updates(cls._apply)  # of `.to`: buffers and weights are read too
+    body["_apply"] = _behind_updates(cls._apply)  # `.to`, which also reads buffers and weights
     if is_metric:
         body["_wrap_update"] = _wrapping("_wrap_update", cls, _updating)
         body["_wrap_compute"] = _wrapping("_wrap_compute", cls, _reading)
@@ -122,7 +122,7 @@ def _side_class(cls: Any, states: frozenset[str]) -> type:
         body.update(_collection_methods(cls))
 
     def reduce(self: Any, protocol: int) -> tuple[Any, ...]:
-        """Classes made here have no name to be found by: the copy's is made where it is read."""
+        """Classes made here cannot be imported by name: unpickling makes the copy's class anew."""
         _let_read(self)
         state = self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
         kept = {key: value for key, value in state.items() if key != _TIMING}
@@ -138,7 +138,7 @@ def _side_class(cls: Any, states: frozenset[str]) -> type:
 
 
 def _own_class(cls: type) -> type:
-    """The class that can be imported, below those that a timer made."""
+    """The importable class beneath the subclasses that a timer made."""
     from syncfree.timing.metrics import untimed
 
     return untimed(cls)
@@ -150,7 +150,7 @@ def _empty(cls: type, states: frozenset[str]) -> Any:
 
 
 class _State:
-    """A state of a metric: who reads it is ordered behind the updates."""
+    """The descriptor of a state: reading it makes the current stream wait for the updates."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -178,7 +178,7 @@ class _State:
 
 
 def _let_read(metric: Any) -> None:
-    """Lets the current stream read a metric's states, also past their names."""
+    """Lets the current stream read a metric's states, also through ``__dict__``."""
     side = metric.__dict__[PLACE]
     if side.is_inside:
         return
@@ -189,10 +189,11 @@ def _let_read(metric: Any) -> None:
 
 
 def _let_write(metric: Any) -> None:
-    """Lets the side stream write a metric's states, whose memory may be another stream's."""
+    """Lets the side stream write a metric's states, which another stream may have allocated."""
     side = metric.__dict__[PLACE]
     for name in _state_names(metric):
-        # Lists are only appended to. No variable: a state with one more reference counts as shared.
+        # Lists are only appended to. Not bound to a variable: one more reference would make the
+        # state count as shared.
         if isinstance(metric.__dict__.get(name), Tensor):
             side.keep(metric.__dict__[name])
 
@@ -220,13 +221,13 @@ def _reading(metric: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _seen_through(outer: Callable[..., Any], inner: Callable[..., Any]) -> Callable[..., Any]:
-    """As `inner`, to those who look for the method below it: collections, which form groups."""
+    """Makes ``outer`` look like ``inner`` to collections, which unwrap `update` to form groups."""
     outer.__wrapped__ = getattr(inner, "__wrapped__", inner)  # type: ignore[attr-defined]
     return outer
 
 
 def _wrapping(name: str, cls: type, around: Callable[..., Any]) -> Callable[..., Any]:
-    """`_wrap_update` or `_wrap_compute`, which TorchMetrics calls for each copy of a metric."""
+    """Overrides `_wrap_update` or `_wrap_compute`, which is called for each copy of a metric."""
     theirs = getattr(cls, name)
 
     def wrap(self: Any, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -257,7 +258,7 @@ def _forward(cls: Any) -> Callable[..., Any]:
 
 
 def _behind_updates(inner: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of the class that reads states, or puts others in their place."""
+    """Wraps a method that reads or replaces states, so that it first waits for the updates."""
 
     @functools.wraps(inner)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -268,7 +269,7 @@ def _behind_updates(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _add_state(cls: Any) -> Callable[..., Any]:
-    """A state that comes late, in the first update for instance, is one like the others."""
+    """A state that is added late, such as in the first update, becomes a descriptor too."""
     inner: Callable[..., Any] = cls.add_state
 
     @functools.wraps(inner)
@@ -286,7 +287,7 @@ def _merge_state(cls: Any) -> Callable[..., Any]:
     def merge_state(self: Any, *args: Any, **kwargs: Any) -> None:
         _let_read(self)
         side_class = self.__class__
-        # TorchMetrics takes instances of `self.__class__`, which those without a stream are not.
+        # TorchMetrics takes instances of `self.__class__` only; metrics without a stream are none.
         self.__class__ = _own_class(cls)
         try:
             inner(self, *args, **kwargs)
@@ -297,7 +298,7 @@ def _merge_state(cls: Any) -> Callable[..., Any]:
 
 
 def _collection_methods(cls: Any) -> dict[str, Callable[..., Any]]:
-    """Of a collection, whose metrics all follow it onto its stream."""
+    """The methods of a collection, whose metrics all use its stream."""
 
     @functools.wraps(cls.update)
     def update(self: Any, *args: Any, **kwargs: Any) -> Any:

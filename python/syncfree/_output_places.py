@@ -1,7 +1,7 @@
-"""Whether results can be written where they were asked for, to be said before any work."""
+"""Checks, before any work, whether results can be written where they were asked for."""
 
 # ruff: noqa: PTH110, PTH112
-# Path.exists and Path.is_dir raise below a folder that may not be searched; os.path answers no.
+# Path.exists and Path.is_dir raise below a folder without search permission; os.path says False.
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def why_no_file(file: Path) -> str:
-    """Why a result file cannot be written; empty if nothing speaks against it.
+    """Why a result file cannot be written; empty if it can.
 
     Args:
-        file: Where the result goes. Its folder is not made.
+        file: Where the result goes. Its folder must exist.
     """
     if os.path.isdir(file):
         return f"cannot write {file}: it is a folder; name a file in it"
@@ -27,10 +27,10 @@ def why_no_file(file: Path) -> str:
 
 
 def why_no_folder(folder: Path) -> str:
-    """Why a folder cannot take result files; empty if nothing speaks against it.
+    """Why a folder cannot take result files; empty if it can.
 
     Args:
-        folder: Where the results go. It is made, with those above it, where it is missing.
+        folder: Where the results go. It may be missing, with its parents, and is created later.
     """
     existing = folder.absolute()
     while not os.path.lexists(existing):

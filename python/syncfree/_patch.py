@@ -1,4 +1,4 @@
-"""Puts our metrics in the place of TorchMetrics' for code that cannot be edited."""
+"""Replaces TorchMetrics' metrics by ours, for code that cannot be edited."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from syncfree._torchmetrics import require
 
-# TorchMetrics' modules ask there whether something is a collection, which has to stay true of
-# collections made before.
+# TorchMetrics' own isinstance checks use this module's MetricCollection, and have to stay true for
+# collections made before the patch.
 _LEFT_ALONE = frozenset({"torchmetrics.collections"})
 
 _swapped: list[tuple[ModuleType, str, Any, Any]] = []
@@ -43,20 +43,20 @@ class Patch:
 
 
 def patch_torchmetrics() -> Patch:
-    """Puts our metrics in the place of TorchMetrics', in all of its modules.
+    """Replaces TorchMetrics' metrics by ours, in all of its modules.
 
     For code that imports from ``torchmetrics`` and cannot be edited; elsewhere edit the import.
-    Call it before that code is imported: a name that was bound by ``from torchmetrics import
-    Accuracy`` before keeps its old meaning, and so do metrics that exist already. Ours are
-    subclasses, so that ``isinstance`` with TorchMetrics' classes holds; of metrics that exist
-    already it does not hold while the patch is active, since the name stands for ours.
+    Call it before that code is imported: a name that ``from torchmetrics import Accuracy`` bound
+    earlier keeps its old meaning, and so do metrics that exist already. Our classes are subclasses,
+    so ``isinstance`` with TorchMetrics' classes holds for our metrics. For metrics made before the
+    patch it does not hold while the patch is active, since the name then stands for our class.
 
     The names change for the whole process and every thread. Patches may be nested in any order;
-    the last one to be undone puts TorchMetrics' objects back. In the meantime `pickle` refuses
-    metrics of the classes replaced, because it finds another class under their name.
+    the last one to be undone puts TorchMetrics' objects back. Until then `pickle` refuses metrics
+    of the replaced classes, because it finds another class under their name.
 
     Returns:
-        A patch with a method ``undo``, also to be used as ``with patch_torchmetrics():``.
+        A patch with a method ``undo``, also usable as ``with patch_torchmetrics():``.
 
     Raises:
         MissingExtraError: If TorchMetrics is not installed.
@@ -71,7 +71,7 @@ def patch_torchmetrics() -> Patch:
         False
     """
     require("syncfree.patch_torchmetrics")
-    replacements = _ours()  # whose bases must be TorchMetrics' own
+    replacements = _ours()  # imported before the swap: their bases must be TorchMetrics' own
     patch = Patch()
     if not _active:
         for module, name in _places(replacements):

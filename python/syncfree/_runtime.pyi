@@ -7,41 +7,41 @@ _Timer = TypeVar("_Timer", bound=RegionTimer)
 def build_info() -> dict[str, str]: ...
 
 class CallPlaces:
-    """Where the last calls came from, by number."""
+    """The places of the latest calls, by number: see `_call_places`."""
 
     def __init__(
         self, is_inside: dict[str, bool], judge: Callable[[str], bool], number_shift: int, /
     ) -> None: ...
     def note(self, bits: int, /) -> int:
-        """``bits`` with a number for this call, whose line in user's code is remembered."""
+        """Numbers this call, remembers its place and returns ``bits`` with the number added."""
 
     def find(self, number: int, /) -> tuple[CodeType, int] | None:
-        """The code and instruction of a call by its number; None once others have its room."""
+        """The code object and instruction of a call; None once later calls have replaced it."""
 
 def can_walk_python_stack() -> bool: ...
 def instruction_set() -> str: ...
 def all_unset(*holders_and_names: dict[str, Any] | tuple[str, ...]) -> bool:
-    """Whether each entry of a dict with one of the names that follow it is set to nothing.
+    """Whether all named entries are unset, for pairs of a dict and a tuple of names.
 
-    It may be missing, None, False or an empty dict.
+    An unset entry is missing, None, False or an empty dict.
     """
 
 def are_shared(attributes: dict[str, Any], /) -> bool:
-    """`is_held_by_more` for the states of a metric, which itself holds and its followers."""
+    """Whether somebody besides the metric and its followers (see `_states`) holds a state of it."""
 
 def is_held_by_more(holder: dict[str, Any], named: dict[str, Any], most: int, /) -> bool:
-    """Whether an entry with a name of the second dict has more references than that.
+    """Whether an entry of ``holder`` named in ``named`` has more than ``most`` references.
 
-    Or, once `look_into_storages` has succeeded, is a tensor whose storage has another user.
+    Once `look_into_storages` has succeeded, also for a tensor whose storage has another user.
     """
 
 def look_into_storages(tensor: object, impl: int, storage: int, /) -> bool:
-    """Lets `is_held_by_more` look into storages, if that of this tensor is found."""
+    """Lets `is_held_by_more` check storages, if the addresses lead to that of this tensor."""
 
 def is_stream_capturing(
     device_function: int, stream_function: int, capture_function: int, /
 ) -> bool:
-    """Whether a CUDA graph of the current stream is being captured, by addresses of C functions."""
+    """Whether the current stream is being captured; takes the addresses of C functions."""
 
 def python_stack(
     most: int = 64, in_thread_of_its_own: bool = False
@@ -143,7 +143,7 @@ class RegionTimer:
         device_function: int = 0,
         stream_function: int = 0,
     ) -> _Timer:
-        """The functions are addresses of C functions that are asked first, or 0."""
+        """``device_function`` and ``stream_function``: C functions to be asked first, or 0."""
 
     def region(
         self,

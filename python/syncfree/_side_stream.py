@@ -1,4 +1,8 @@
-"""A CUDA stream beside the current one, the events that order the two, and memory kept for both."""
+"""The side stream: a CUDA stream for updates of metrics, ordered with the current one by events.
+
+`join` makes the current stream wait for the updates. `keep` and `hand_out` tell the caching
+allocator which other stream still uses a tensor (`Tensor.record_stream`).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree._capture import is_capturing
 
-# The attribute of a metric under which its side stream stands.
+# The attribute of a metric that holds its `SideStream`.
 PLACE = "_syncfree_side"
 
 
 class SideStream:
-    """The stream of one metric, or of all that belong together, and the events that order it.
+    """The side stream of one metric, or of a collection or wrapper with all metrics inside it.
 
     Args:
         copy_inputs: Whether inputs are copied first.
@@ -26,11 +30,11 @@ class SideStream:
         self.copy_inputs = copy_inputs
         self._stream: Any = None
         self._inside = False
-        self._joined: int | None = None  # the stream that knows of the last update already
+        self._joined: int | None = None  # the stream that already waits for the last update
         self._was_captured = False
 
     def run(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls on the side stream, behind what the current stream has been given so far."""
+        """Calls on the side stream, behind the work queued on the current stream so far."""
         if self._inside or is_dynamo_compiling():
             return call(*args, **kwargs)
         tensors = list(_cuda_tensors((args, kwargs)))
@@ -53,18 +57,18 @@ class SideStream:
             with torch.cuda.stream(self._stream):
                 return call(*args, **kwargs)
         finally:
-            # Also behind a part of an update that raised.
+            # Also after an update that raised halfway.
             self._done.record(self._stream)
             self._joined = None
             self._inside = False
 
     def join(self) -> None:
-        """Orders the current stream behind all updates; the host does not wait."""
+        """Makes the current stream wait for all updates; the host does not wait."""
         if self._inside:
             return
         if not is_dynamo_compiling() and is_capturing():
-            # An event from before a capture cannot be waited for in it; torch.cuda.graph has
-            # waited. What a replay is going to read must be written on its stream from now on.
+            # A capture cannot wait for an event recorded before it; torch.cuda.graph has waited.
+            # From now on what a replay reads must be written on the stream of the replay.
             self._was_captured = True
             return
         if self._stream is None:
@@ -75,21 +79,21 @@ class SideStream:
             self._joined = current.cuda_stream
 
     def follow(self, other: SideStream) -> None:
-        """Takes over a metric that was updated on another one."""
+        """Takes over a metric that was updated on another side stream."""
         other.join()
         self._was_captured = self._was_captured or other._was_captured
 
     def stay_here(self) -> None:
-        """Leaves all updates on the current stream, for the sake of a captured one."""
+        """Keeps all updates on the current stream, because one has been captured."""
         self._was_captured = True
 
     def keep(self, tensor: Tensor) -> None:
-        """Leaves the memory of a tensor from outside alone until the side stream is through."""
+        """Keeps the memory of a tensor from outside from reuse until the side stream is done."""
         if self._stream is not None and tensor.device == self._stream.device:
             tensor.record_stream(self._stream)
 
     def hand_out(self, value: Any) -> None:
-        """Leaves memory that the side stream allocated alone until the current one is through."""
+        """Keeps memory that the side stream allocated from reuse until the current one is done."""
         if self._inside or self._stream is None or is_capturing():
             return
         for tensor in _cuda_tensors(value):
@@ -102,14 +106,14 @@ class SideStream:
         return self._inside
 
     def _open(self, device: torch.device) -> None:
-        self.join()  # the current stream is going to be waited for, and so what it waits for
+        self.join()  # the new stream will wait for the current one, and so for earlier updates
         self._stream = torch.cuda.Stream(device)
         self._ready: Any = torch.cuda.Event()
         self._done: Any = torch.cuda.Event()
         self._joined = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has the states of after all updates, and a stream of its own."""
+        """A copy gets a stream of its own; it is made with the states after all updates."""
         return SideStream, (self.copy_inputs,)
 
 
@@ -126,7 +130,7 @@ def _cuda_tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _copied(value: Any) -> Any:
-    """The same with copies of tensors, which the current stream makes."""
+    """The same value with its tensors cloned, on the current stream."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, Mapping):

@@ -1,4 +1,8 @@
-"""Reduces metric states over processes in as few collectives as there are dtypes and reductions."""
+"""Reduces metric states over processes, in one collective for each dtype and reduction.
+
+The pieces of a list state are the tensors in it. They are gathered in slots: a slot takes at most
+one tensor from each process, in shapes and dtypes that may differ.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ _OPS: dict[Any, Any] = {
 
 
 def by_process(pieces: list[Tensor]) -> list[Tensor]:
-    """The reduction of a list that stays one: the pieces of each process are joined."""
+    """The reduction of a list that stays a list: of one joined piece per process."""
     return pieces
 
 
@@ -59,14 +63,14 @@ def reduce_states(
     device: torch.device,
     group: Any = None,
 ) -> dict[Key, State]:
-    """The states of all processes together, in new tensors.
+    """The states reduced over all processes, in new tensors.
 
-    Sums and means of one dtype travel in one all-reduce, and so do maxima and minima, ordered on
-    the current stream; the host does not wait. List states have lengths that no other process
-    knows, which are exchanged and read first: one wait for all lists together, and another for the
-    numbers of pieces where there are lists without a reduction. Those keep their pieces, in
-    TorchMetrics' order: the first of each process, then the second of each that has one. A process
-    outside the group keeps its own.
+    Sums and means of one dtype travel in one all-reduce, maxima in another and minima in a third,
+    all ordered on the current stream; the host does not wait. The lengths of list states are
+    unknown to other processes, so they are exchanged and read first: one wait for all lists
+    together, and another for the numbers of pieces if there are lists without a reduction. These
+    keep their pieces, in TorchMetrics' order: the first of each process, then the second of each
+    that has one. A process outside the group keeps its own states.
     """
     if dist.get_rank(group) < 0:
         return dict(states)
@@ -78,7 +82,7 @@ def reduce_states(
         if isinstance(state, list):
             if reduction is None or reduction in _OF_JOINED:
                 lists[key] = state
-            else:  # its function is to see the pieces as TorchMetrics gathers them
+            else:  # a custom reduction, which gets the pieces as TorchMetrics gathers them
                 pieces = [piece for one in state for piece in gather_all_tensors(one, group)]
                 result[key] = reduction(pieces) if pieces else []
         elif reduction in _OPS:
@@ -101,7 +105,7 @@ def reduce_states(
 
 
 def _summed_dtype(state: Tensor, reduction: Any) -> torch.dtype:
-    """As torch.sum and torch.mean, so that what is small does not overflow on the way."""
+    """The dtype to reduce in, as in torch.sum and torch.mean: narrow ones would overflow."""
     if state.dtype in _HALVES and _OPS[reduction] == dist.ReduceOp.SUM:
         return torch.float32
     whole = not (state.is_floating_point() or state.is_complex())
@@ -114,7 +118,7 @@ def _all_reduce(
     packed = torch.cat([state.reshape(-1).to(dtype) for state in states.values()])
     if op == dist.ReduceOp.SUM or not dtype.is_floating_point:
         dist.all_reduce(packed, op=op, group=group)
-    else:  # which of a number and NaN is the larger, gloo and NCCL leave to the order
+    else:  # the result of gloo and NCCL for NaN depends on the order: a flag is sent for each value
         flag = 1 if op == dist.ReduceOp.MAX else -1
         packed = torch.stack([packed, packed.isnan() * flag])
         dist.all_reduce(packed, op=op, group=group)
@@ -135,7 +139,7 @@ def _whole_lists(
     device: torch.device,
     group: Any,
 ) -> dict[Key, list[Tensor]]:
-    """The pieces of all processes, which are joined in each unless there is no reduction."""
+    """The pieces of all processes; each joins its own first, unless there is no reduction."""
     kept = {key: pieces for key, pieces in lists.items() if reductions[key] is None}
     slots: list[tuple[Key, Tensor | None]] = [
         (key, dim_zero_cat(pieces) if pieces else None)
@@ -155,7 +159,7 @@ def _whole_lists(
 def _slots_of_pieces(
     lists: Mapping[Key, list[Tensor]], device: torch.device, group: Any
 ) -> list[tuple[Key, Tensor | None]]:
-    """Each piece with its list, and as many for a list as the process with the most of them has."""
+    """A slot for each piece; a list has as many slots as the process with the most pieces needs."""
     most = torch.tensor([len(pieces) for pieces in lists.values()], device=device)
     dist.all_reduce(most, op=dist.ReduceOp.MAX, group=group)
     return [
@@ -166,7 +170,7 @@ def _slots_of_pieces(
 
 
 def _describe(own: Tensor | None) -> list[int]:
-    """Dtype, number of dimensions and sizes; nothing where a process has nothing to send."""
+    """Dtype, number of dimensions and sizes; dtype -1 if this process has no tensor in the slot."""
     if own is None:
         return [-1, 0, *[0] * _MOST_DIMS]
     if own.ndim > _MOST_DIMS:
@@ -180,9 +184,9 @@ def _describe(own: Tensor | None) -> list[int]:
 def _gather_slots(
     slots: list[Tensor | None], device: torch.device, group: Any
 ) -> list[list[Tensor]]:
-    """For each slot the tensors of all processes that have one, in the processes' order."""
+    """For each slot, the tensors of all processes that have one, in the order of their ranks."""
     own = torch.tensor([_describe(x) for x in slots], device=device)
-    descriptions = torch.stack(_gather(own, group)).tolist()  # for which the host waits
+    descriptions = torch.stack(_gather(own, group)).tolist()  # the host waits here
     result: list[dict[int, Tensor]] = [{} for _ in slots]
     for code in sorted({slot[0] for rank in descriptions for slot in rank if slot[0] >= 0}):
         dtype = _DTYPES[code]

@@ -1,4 +1,10 @@
-"""States of a metric that stay where they are in memory, and their reduction over processes."""
+"""Metric states that keep their memory, and their reduction over processes.
+
+A hidden state is a sum that a metric of ours keeps and reduces like a state, but that the
+TorchMetrics class does not have. Followers of a metric are the members of its compute group
+(`_compute_groups`) that hold its states on purpose. A state is held elsewhere if anybody else has a
+reference to it or to its storage: then a copy takes its place, and is written instead.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ from syncfree._metric_checks import is_held_by_more
 
 def of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     """A copy that may be written to outside of `torch.inference_mode` as well."""
-    if is_dynamo_compiling():  # what is compiled makes tensors of the mode that it runs in
+    if is_dynamo_compiling():  # compiled code makes tensors of the mode that it runs in
         copy: Tensor = torch.compiler.disable(_copy_of_any_mode)(state, device)
         return copy
     return _copy_of_any_mode(state, device)
@@ -29,16 +35,16 @@ def of_any_mode(state: Tensor, device: torch.device) -> Tensor:
 
 def _copy_of_any_mode(state: Tensor, device: torch.device) -> Tensor:
     records = torch.is_grad_enabled()
-    # The mode's end would have gradients recorded.
+    # Leaving inference mode would turn on the recording of gradients.
     with torch.inference_mode(False), torch.set_grad_enabled(records):
         return state.clone().to(device)
 
 
 class StatesInPlace(Metric):
-    """TorchMetrics' handling of states, but written into the storage that they have.
+    """TorchMetrics' handling of states, except that new values are written into the old storage.
 
-    A captured CUDA graph of `update` goes on counting after `reset`, `merge_state` and
-    `load_state_dict`. Processes bring their states together in one collective for each dtype and
+    So a captured CUDA graph of `update` keeps counting after `reset`, `merge_state` and
+    `load_state_dict`. States are reduced over processes in one collective for each dtype and
     reduction.
     """
 
@@ -49,47 +55,45 @@ class StatesInPlace(Metric):
         _is_loaded: bool
         _followers: int
     else:
-        # Nothing is made in `__init__`, which a subclass may leave out for TorchMetrics' own.
-        # Each metric that has any gets another dict: a proxy torch.compile would not read.
+        # Not set in `__init__`, since a subclass may call TorchMetrics' own instead. A metric with
+        # hidden states gets a new dict. No mapping proxy, which torch.compile cannot read.
         _hidden_defaults = {}
 
-    # How many others hold the states and mean to see them grow, as members of a compute group.
+    # The number of followers during an update, else 0.
     _followers = 0
 
-    # Whether a CUDA graph counts into the states, of whose replays the metric does not learn.
+    # Whether a CUDA graph counts into the states; the metric does not see its replays.
     _is_replayed = False
 
-    # Whether counts came by `merge_state`, which is no update.
+    # Whether `merge_state` has added counts, which is no update.
     _is_merged = False
 
-    # Whether they came from a checkpoint.
+    # Whether the counts came from a checkpoint.
     _is_loaded = False
 
     # Whether hidden states, which count errors, can be other than zero.
     _validates = True
 
     def add_state(self, name: str, default: Any, *args: Any, **kwargs: Any) -> None:
-        """As TorchMetrics', whose constructors leave the dtype of sums to torch's default.
+        """As TorchMetrics', but sums of a half-precision default dtype become float32.
 
-        Where that is half, as in Lightning's `configure_model` with `bf16-true`, they are float32.
+        TorchMetrics' constructors leave the dtype of sums to torch's default, which is half in
+        Lightning's `configure_model` with `bf16-true`.
         """
         if isinstance(default, Tensor) and is_half(default.dtype):
             default = default.float() if default.dtype == torch.get_default_dtype() else default
         super().add_state(name, default, *args, **kwargs)
 
     def _add_hidden_state(self, name: str, default: Tensor) -> None:
-        """A sum that is kept as the states are, but that TorchMetrics' class does not have.
-
-        Nothing that lists, saves, compares or converts states is to see it.
-        """
+        """Adds a hidden state; what lists, saves, compares or converts states must not see it."""
         self._keep_hidden_default(name, default)
-        compiled = is_dynamo_compiling()  # which `of_any_mode` would break
+        compiled = is_dynamo_compiling()  # `of_any_mode` would break the graph
         self.__dict__[name] = default.clone() if compiled else of_any_mode(default, default.device)
 
     def _leave_meta(self, device: torch.device) -> None:
-        """Hidden states made under a meta device begin where the others are by now.
+        """Moves hidden states that were made on the meta device to the device of the others.
 
-        States that are empty lists have no device, and go to that of the first batch.
+        If the others are empty lists, which have no device, that is the device of the first batch.
         """
         for name, state in self._hidden_states().items():
             if state.is_meta and device.type != "meta":
@@ -102,7 +106,7 @@ class StatesInPlace(Metric):
         return {name: self.__dict__[name] for name in self._hidden_defaults}
 
     def _states_to_reduce(self) -> dict[str, Tensor | list[Tensor]]:
-        """All that processes have to bring together, with `_reductions_of_states`."""
+        """All states to be reduced over processes, as `_reductions_of_states` says."""
         return {**self.metric_state, **self._hidden_states()}
 
     def _reductions_of_states(self) -> dict[str, Any]:
@@ -127,10 +131,10 @@ class StatesInPlace(Metric):
             default, held_elsewhere = self._default_of(name), self._is_held_elsewhere(name)
             state = attributes[name]
             if name in self._hidden_defaults and default.is_meta and not state.is_meta:
-                default = torch.zeros_like(state)  # shared with another metric, which left it
+                default = torch.zeros_like(state)  # of a leader, which has left the meta device
                 self._keep_hidden_default(name, default)
             if isinstance(state, list):
-                attributes[name] = []  # cleared, it would be so for whoever keeps it
+                attributes[name] = []  # not cleared: somebody else may hold the list
             elif not held_elsewhere and _can_hold(state, default):
                 olds.append(state)
                 news.append(default)
@@ -141,10 +145,10 @@ class StatesInPlace(Metric):
                 torch._foreach_copy_(olds, news)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Adds the states of another metric of this class, or of TorchMetrics', or a dict."""
+        """Adds the states of another metric, of this class or TorchMetrics', or those in a dict."""
         given = incoming_state
         if isinstance(given, Metric) and type(given) is _class_of_torchmetrics(type(self)):
-            given = given.metric_state  # of a part of the program that has not changed its import
+            given = given.metric_state  # from code that still imports from TorchMetrics
         with self._states_in_place():
             super().merge_state(given)
         if isinstance(incoming_state, StatesInPlace):
@@ -166,13 +170,13 @@ class StatesInPlace(Metric):
             self.__dict__.update(_computed=None, _is_merged=False, _is_loaded=True)
             device = _device_of(self.metric_state)
             if device is not None:
-                self._leave_meta(device)  # as the whole metric may have been there
+                self._leave_meta(device)  # the whole metric may have been on the meta device
             for name, state in self._hidden_states().items():
                 self.__dict__[name] = settle(state, self._hidden_defaults[name])
 
     @contextmanager
     def _states_in_place(self) -> Iterator[None]:
-        """States that the body sets anew are written into the old ones' storage."""
+        """Writes states that the body has replaced into the storage of the old ones."""
         shared = {name for name in self._defaults if self._is_held_elsewhere(name)}
         before = self.metric_state
         yield
@@ -181,14 +185,14 @@ class StatesInPlace(Metric):
             if new is not old:
                 self.__dict__[name] = settle(None if name in shared else old, new)
 
-    # ---- Others may hold a state too: the members of a compute group, or a user who keeps it from
-    # before a reset. TorchMetrics makes a new tensor at each step; here it is made only for them.
+    # Others may hold a state too: the members of a compute group, or a user who has kept it from
+    # before a reset. TorchMetrics makes a new tensor at each step; here only if somebody holds it.
 
     def _is_held_elsewhere(self, name: str) -> bool:
         return is_held_by_more(self.__dict__, {name: None}, 1) and not self._is_replayed
 
     def _let_go_of_shared_states(self, in_forward: bool) -> None:
-        """Before a batch is added in place."""
+        """Replaces states that are held elsewhere by copies, before a batch is added in place."""
         attributes = self.__dict__
         most = 1 + self._followers
         for name in self._defaults:
@@ -212,10 +216,10 @@ class StatesInPlace(Metric):
         return {**super()._copy_state_dict(), **hidden}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Any = "") -> Any:
-        """As TorchMetrics', but that no conversion but `set_dtype` makes a state half precision.
+        """As TorchMetrics', but only `set_dtype` can make a state half precision.
 
-        There a count ends at 256 or 2048 and sums are rounded. TorchMetrics means to guard against
-        it and does not see that of `Module.to(dtype)`.
+        In half precision a count ends at 256 or 2048 and sums are rounded. TorchMetrics means to
+        guard against it, but misses the conversion of `Module.to(dtype)`.
         """
         own = self.__dict__
         names = *self._defaults, *_OTHERS_OF_ITS_DTYPE
@@ -226,7 +230,7 @@ class StatesInPlace(Metric):
             for holder, wide in ((self._defaults, defaults), (own, kept)):
                 for name, old in wide.items():
                     holder[name] = _not_narrower(old, holder[name])
-        # They follow to another device, but keep their dtype.
+        # Hidden states follow to another device, but keep their dtype.
         for name, default in self._hidden_defaults.items():
             device = fn(default).device
             self._keep_hidden_default(name, default.to(device))
@@ -240,10 +244,10 @@ class StatesInPlace(Metric):
         should_sync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> None:
-        """Replaces the states by those of all processes, until `unsync`.
+        """Replaces the states by those reduced over all processes, until `unsync`.
 
-        The reduction is ordered on the current stream; no host waits, except for states that are
-        lists, whose lengths have to be exchanged first.
+        The reduction is ordered on the current stream; the host does not wait, except for list
+        states, whose lengths have to be exchanged first.
         """
         if self._is_synced and should_sync:
             raise TorchMetricsUserError("The Metric has already been synced.")
@@ -279,8 +283,8 @@ class StatesInPlace(Metric):
         should_unsync: bool = True,
         distributed_available: Callable[[], bool] | None = None,
     ) -> Iterator[None]:
-        """The states of all processes inside, this process' own again afterwards, come what may."""
-        # By way of `super`, as another base of a user's class may sync in its own way.
+        """Inside, the states of all processes; afterwards this one's own, also after an error."""
+        # Through `super`, as another base of a user's class may sync in its own way.
         with super().sync_context(
             dist_sync_fn=dist_sync_fn,
             process_group=process_group,
@@ -302,18 +306,18 @@ def _device_of(states: dict[str, Any]) -> torch.device | None:
     return next((piece.device for piece in pieces), None)
 
 
-# What TorchMetrics converts with the states: values of `compute` and `forward`, and what
-# `Metric.dtype` says.
+# What TorchMetrics converts with the states: the cached values of `compute` and `forward`, and what
+# `Metric.dtype` returns.
 _OTHERS_OF_ITS_DTYPE = "_computed", "_forward_cache", "_dtype"
 
 
 def is_half(dtype: torch.dtype) -> bool:
-    """Whether sums of many batches do not fit into it."""
+    """Whether the dtype is too narrow for sums of many batches."""
     return dtype in (torch.float16, torch.bfloat16)
 
 
 def _not_narrower(old: Any, new: Any) -> Any:
-    """Of a state, its pieces or values: the new one, or the old one where it became half."""
+    """The converted state, list of pieces or value, or the old one if it has become half."""
     if type(new) in (list, tuple):
         return type(new)(_not_narrower(*each) for each in zip(old, new, strict=True))
     if isinstance(new, Tensor):
@@ -330,9 +334,9 @@ def _can_hold(state: Tensor, default: Tensor) -> bool:
 
 
 def can_take(total: Tensor, more: Tensor) -> bool:
-    """Whether a batch's state can be added in place: not one of another shape or dtype."""
+    """Whether a batch's state can be added in place: it needs the same shape and dtype."""
     usable = (
-        is_dynamo_compiling()  # which cannot ask the following; our own updates do not ask either
+        is_dynamo_compiling()  # cannot ask the following; our own updates do not ask either
         or torch.is_inference_mode_enabled()
         or not total.is_inference()
     )
@@ -340,14 +344,14 @@ def can_take(total: Tensor, more: Tensor) -> bool:
 
 
 def _class_of_torchmetrics(ours: type) -> type | None:
-    """The class whose place one of ours takes; none for a user's subclass, which has no such."""
+    """The TorchMetrics class that one of ours replaces; None for a user's subclass of ours."""
     if not ours.__module__.startswith("syncfree."):
         return None
     return next(c for c in ours.__mro__ if c.__module__.startswith("torchmetrics."))
 
 
 def require_list(name: str, state: object) -> None:
-    """Raises for a list state that holds the tensor which a `sync` made of it."""
+    """Raises if a list state is none, for example because `sync` has made a tensor of it."""
     if not isinstance(state, list):
         raise TypeError(
             f"Expected state `{name}` to be a list, but got {type(state).__name__}. While a metric "
@@ -357,10 +361,10 @@ def require_list(name: str, state: object) -> None:
 
 
 def settle(old: Any, new: Any) -> Any:
-    """The new state, in the old one's storage where that can hold it, and in nobody else's."""
+    """The new state in the old one's storage if that can hold it, else in storage of its own."""
     if isinstance(new, list):
         return list(new)
     with torch.no_grad():
-        if not isinstance(old, Tensor) or old.is_meta:  # which holds no numbers
+        if not isinstance(old, Tensor) or old.is_meta:  # a meta tensor holds no numbers
             return of_any_mode(new, new.device)
         return old.copy_(new) if _can_hold(old, new) else of_any_mode(new, old.device)

@@ -1,6 +1,6 @@
-"""Where the C functions of torch and the driver are that tell device, stream and capture.
+"""Addresses of C functions that return the current device, the stream and its capture status.
 
-They answer as those of ``torch._C`` do, without a call of Python.
+They return what functions of ``torch._C`` return, but can be called without Python.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import torch
 
 
 def current_device_address() -> int:
-    """An ``int32_t (int32_t *device)`` that returns 0 for success; 0 if there is none."""
+    """Address of an ``int32_t (int32_t *device)`` that returns 0 for success; 0 without one."""
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is None or accelerator.type != "cuda":
-        return 0  # it would tell the device of another kind
+        return 0  # the function would return a device of another kind
     return _address("libtorch_cpu.so", "aoti_torch_get_current_device_index")
 
 
 def current_stream_address() -> int:
-    """An ``int32_t (int32_t device, void **stream)`` that returns 0 for success; 0 if none."""
+    """Address of an ``int32_t (int32_t device, void **stream)``, 0 for success; 0 without one."""
     return _address("libtorch_cuda.so", "aoti_torch_get_current_cuda_stream")
 
 
 def stream_capture_address() -> int:
-    """The driver's cuStreamIsCapturing, once CUDA is in use; 0 if there is none."""
+    """Address of the driver's cuStreamIsCapturing, once CUDA is in use; 0 without a driver."""
     return _address("libcuda.so.1", "cuStreamIsCapturing")
 
 

@@ -1,4 +1,4 @@
-"""Names that syncfree has nothing of its own for: they are TorchMetrics' objects."""
+"""Resolves names that syncfree does not define to TorchMetrics' objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncfree.errors import MissingExtraError
 
 
 def counterpart(module: str) -> str:
-    """The module of TorchMetrics in whose place ``module`` stands."""
+    """The module of TorchMetrics that ``module`` replaces."""
     return "torchmetrics" + module.removeprefix("syncfree")
 
 
@@ -22,19 +22,19 @@ def is_installed() -> bool:
 
 
 def require(module: str) -> None:
-    """Imports TorchMetrics, whose classes ours are; MissingExtraError if it is not installed."""
+    """Imports TorchMetrics, on which ``module`` builds; MissingExtraError if it is missing."""
     if not is_installed():
         raise MissingExtraError(f"`{module}`", "torchmetrics")
-    # As a whole: its modules import each other in circles, so that threads which begin with
-    # different ones find them half done.
+    # The whole package: its modules import each other in circles, so that threads that begin with
+    # different ones would find them half initialized.
     import_module("torchmetrics")
 
 
 def resolve(module: str, name: str, own: Sequence[str] = (), *, with_private: bool = False) -> Any:
-    """What ``module`` has under a name that is not ours: TorchMetrics' object, imported now.
+    """TorchMetrics' object for a name that ``module`` does not define, imported now.
 
-    For packages, whose names ``own`` are, ``__all__`` lists those and TorchMetrics'.
-    ``with_private`` is for modules of one metric, out of which people import TorchMetrics' helpers.
+    ``own`` are the names that a package defines; its ``__all__`` lists those and TorchMetrics'.
+    ``with_private`` is for modules of one metric, from which people import TorchMetrics' helpers.
 
     Raises:
         AttributeError: If TorchMetrics does not have it either, or the name is private.
@@ -55,7 +55,7 @@ def resolve(module: str, name: str, own: Sequence[str] = (), *, with_private: bo
                 if value is not None:
                     return value
             elif value.__name__.startswith("torchmetrics."):
-                return import_module(f"{module}.{name}")  # ours, where there is one
+                return import_module(f"{module}.{name}")  # ours, if there is one
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
@@ -73,6 +73,6 @@ def listing(module: str, own: Sequence[str]) -> list[str]:
 
     theirs: Iterable[str] = ()
     if is_installed():
-        # Of packages that need TorchMetrics there is no table: it is imported.
+        # NAMES has no packages of ours that need TorchMetrics: for these it is imported.
         theirs = NAMES.get(module) or import_module(counterpart(module)).__all__
     return sorted({*own, *theirs})

@@ -1,4 +1,4 @@
-"""Modules that syncfree has nothing of its own for: they are TorchMetrics' modules.
+"""Resolves submodules that syncfree does not have to TorchMetrics' modules.
 
 `syncfree.text` *is* `torchmetrics.text`, one object with two entries in `sys.modules`. A module of
 our own that only passed names on would differ from it as soon as someone sets an attribute, reloads
@@ -19,11 +19,11 @@ from syncfree._torchmetrics import counterpart, is_installed, require
 
 
 class TorchMetricsFinder(MetaPathFinder, Loader):
-    """Answers for names below ``syncfree`` that no other finder knows and TorchMetrics has.
+    """Finds modules below ``syncfree`` that no other finder knows and TorchMetrics has.
 
-    It stands first because a file of TorchMetrics would otherwise be found through the path of a
-    package that was passed on, and run a second time under our name. For any other import it costs
-    one comparison.
+    It comes first in `sys.meta_path`. Otherwise a file of TorchMetrics would be found through the
+    path of a TorchMetrics package that has a name of ours, and run a second time under our name.
+    For any other import it costs one comparison.
     """
 
     def find_spec(
@@ -44,7 +44,7 @@ class TorchMetricsFinder(MetaPathFinder, Loader):
         else:
             from syncfree._torchmetrics_names import has
 
-            # Importing it will say what to install.
+            # Importing it raises an error that says what to install.
             theirs = ModuleSpec(fullname, None) if has(package, name) else None
         if theirs is None:
             return None
@@ -53,7 +53,7 @@ class TorchMetricsFinder(MetaPathFinder, Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Puts TorchMetrics' module in the place of the new one, as the import system allows."""
+        """Puts TorchMetrics' module in `sys.modules` instead, which the import system allows."""
         name = module.__name__
         require(name)
         theirs = import_module(counterpart(name))
@@ -65,7 +65,7 @@ class TorchMetricsFinder(MetaPathFinder, Loader):
 
 
 def _find_in_torchmetrics(module: str) -> ModuleSpec | None:
-    """As `importlib.util.find_spec`, which would import the packages on the way."""
+    """Like `importlib.util.find_spec`, but without importing the packages above the module."""
     spec, name = find_spec("torchmetrics"), "torchmetrics"
     for part in module.split(".")[1:]:
         if spec is None or spec.submodule_search_locations is None:
@@ -76,11 +76,11 @@ def _find_in_torchmetrics(module: str) -> ModuleSpec | None:
 
 
 def _keep(package: ModuleType, name: str, known: object) -> None:
-    """Lets the import that is under way not put its module over a function of the same name.
+    """Stops the import under way from putting its module over a function of the same name.
 
-    TorchMetrics' packages have the function of `functional.classification.stat_scores` under that
-    name, since they import it out of the module later than the import system puts that there. Here
-    that comes last, and may be meant for a package of TorchMetrics' own.
+    In TorchMetrics, the name `stat_scores` of `functional.classification` is a function: the
+    package imports it from the module of that name after the import system has set the module.
+    Here the import system sets the module last, and perhaps on a package of TorchMetrics' own.
     """
     kind = type(package)
 
@@ -98,7 +98,8 @@ _FINDER = TorchMetricsFinder()
 
 
 def install() -> None:
-    """Makes ``import syncfree.text`` and its like work."""
-    # One of an earlier import, since removed from `sys.modules`: two would ask each other forever.
+    """Makes imports such as ``import syncfree.text`` work."""
+    # Drops the finder of an earlier import of syncfree that has been removed from `sys.modules`:
+    # two finders would ask each other forever.
     others = [each for each in sys.meta_path if type(each).__qualname__ != "TorchMetricsFinder"]
     sys.meta_path[:] = [_FINDER, *others]

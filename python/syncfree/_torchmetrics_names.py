@@ -1,10 +1,10 @@
-"""TorchMetrics' public names, for modules of ours that do without TorchMetrics."""
+"""TorchMetrics' public names, for our modules that work without TorchMetrics."""
 
 from __future__ import annotations
 
-VERSION = "1.9"  # of TorchMetrics, whose ``__all__`` these are
+VERSION = "1.9"  # of the TorchMetrics whose ``__all__`` these are
 
-PACKAGES = frozenset(  # of modules; those of torchmetrics.functional are among them
+PACKAGES = frozenset(  # submodules of torchmetrics, including those of torchmetrics.functional
     """
     aggregation audio classification clustering collections detection functional image metric
     multimodal nominal regression retrieval segmentation shape text utilities video wrappers
@@ -13,7 +13,7 @@ PACKAGES = frozenset(  # of modules; those of torchmetrics.functional are among 
 
 
 def has(module: str, name: str) -> bool:
-    """Whether TorchMetrics has it in the place for which ``module`` stands."""
+    """Whether TorchMetrics has the name in the module that ``module`` replaces."""
     return name in NAMES.get(module, ()) or (
         module in ("syncfree", "syncfree.functional") and name in PACKAGES
     )

@@ -1,7 +1,7 @@
-"""Classes of packages that only extras bring, for annotations of public methods.
+"""Classes from packages that only extras install, for annotations of public methods.
 
-`typing.get_type_hints`, which generators of documentation and of command lines call, wants every
-name of an annotation to be there.
+`typing.get_type_hints`, which generators of documentation and of command lines call, needs every
+name in an annotation to exist.
 """
 
 from __future__ import annotations

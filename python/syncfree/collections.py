@@ -24,12 +24,12 @@ __all__ = ["MetricCollection"]
 class MetricCollection(_TorchMetricsCollection):
     """Metrics that take the same inputs, called as one.
 
-    TorchMetrics' class of the same name, with its arguments and answers. It differs in what a call
-    costs:
+    It has the arguments and results of TorchMetrics' class of the same name, and differs in what a
+    call costs:
 
-    - Metrics that count the same, such as accuracy, precision and F1, are put into compute groups
-      by their classes and options. TorchMetrics compares the values of their states, for which the
-      host waits. One of syncfree's metrics leads where a group has one.
+    - Metrics that count the same, such as accuracy, precision and F1, form a compute group, which
+      is updated once. Groups are found by classes and options; TorchMetrics compares the values of
+      states, for which the host waits. One of syncfree's metrics does the update if possible.
     - ``forward`` processes a batch once for a whole group, not once for each metric.
     - ``compute`` in several processes reduces the states of all metrics in one collective for each
       dtype and reduction.
@@ -38,9 +38,9 @@ class MetricCollection(_TorchMetricsCollection):
         metrics: A metric, a collection, a sequence of these, or a dictionary of them by name.
         additional_metrics: More of them, if ``metrics`` is not a dictionary.
         prefix: Put before the names of the results.
-        postfix: Put behind them.
-        compute_groups: Whether metrics that count the same share their states, or lists of names
-            that do, which are then taken as given.
+        postfix: Put after them.
+        compute_groups: Whether metrics that count the same share their states; or lists of names
+            of metrics that share them, which are not checked.
 
     Raises:
         ValueError: If something is neither a metric nor a collection, a name occurs twice, or
@@ -61,18 +61,19 @@ class MetricCollection(_TorchMetricsCollection):
         {0: ['MulticlassAccuracy', 'MulticlassF1Score']}
     """
 
-    _alike: Sequence[list[str]] = ()  # names of metrics that an update of one would do for
-    _candidates: Sequence[list[str]] = _alike  # the same, less what a checkpoint told apart
-    _grouped: Mapping[str, Metric] = MappingProxyType({})  # what there was then
+    # Groups are lists of names, leader first (see `_compute_groups`); a team is one of them.
+    _alike: Sequence[list[str]] = ()  # groups by class and options
+    _candidates: Sequence[list[str]] = _alike  # the same, split where a checkpoint differs
+    _grouped: Mapping[str, Metric] = MappingProxyType({})  # the metrics when groups were formed
 
     def _init_compute_groups(self) -> None:
-        """TorchMetrics calls it when metrics were added."""
+        """Called by TorchMetrics after metrics were added."""
         if self._groups:
             self._group_anew()
             return
         super()._init_compute_groups()
         if self._enable_compute_groups is True:
-            # While the metrics are, as a rule, still on the CPU, where tensors can be compared.
+            # Metrics are, as a rule, still on the CPU at this time, where tensors can be compared.
             self._alike = self._candidates = _compute_groups.group_alike(self._modules)
         given = {name for names in self._groups.values() for name in names}
         for name in self._modules:  # TorchMetrics before 1.5 forgets these
@@ -81,9 +82,9 @@ class MetricCollection(_TorchMetricsCollection):
         self._grouped = dict(self._modules)
 
     def _group_what_is_there(self) -> None:
-        """Metrics come and go by ``collection[name] = metric``, ``del`` and attributes as well."""
+        """Groups anew if metrics came or went, by ``collection[name] = metric`` or ``del``, say."""
         now, before = self._modules, self._grouped
-        # Not `==` of metrics, which is a metric.
+        # By identity: `==` of metrics gives a metric.
         is_same = all(map(operator.is_, now.values(), before.values()))
         if (is_same and now.keys() == before.keys()) or not self._enable_compute_groups:
             return
@@ -95,7 +96,7 @@ class MetricCollection(_TorchMetricsCollection):
         self._group_anew()
 
     def _group_anew(self) -> None:
-        """What is left of each group stays together, since it shares states; the rest is alone."""
+        """Keeps what is left of each group together, since it shares states; the rest is alone."""
         now, before = self._modules, self._grouped
 
         def left(groups: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -119,7 +120,7 @@ class MetricCollection(_TorchMetricsCollection):
         self._grouped = dict(now)
 
     def _form_groups(self) -> None:
-        """Before the first batch, when it is known which metrics have seen something already."""
+        """Forms groups at the first batch, when it is known which metrics have counts already."""
         self._group_what_is_there()
         if self._groups_checked or not self._enable_compute_groups:
             return
@@ -129,7 +130,7 @@ class MetricCollection(_TorchMetricsCollection):
         self._groups_checked = True
 
     def _teams_to_come(self) -> Iterable[list[str]]:
-        """The groups that a first batch forms, as it may have in other processes."""
+        """The groups that the first batch will form, and may have formed in other processes."""
         if self._groups_checked or not self._enable_compute_groups:
             return ()
         loaded = self._candidates is not self._alike
@@ -142,7 +143,7 @@ class MetricCollection(_TorchMetricsCollection):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Metrics that were saved with different states are not one group, whatever they count."""
+        """Splits groups of metrics that were saved with different states."""
         self._group_what_is_there()
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if self._alike and any(key.startswith(prefix) for key in state_dict):
@@ -156,7 +157,7 @@ class MetricCollection(_TorchMetricsCollection):
             self._groups_checked = False
 
     def _teams(self) -> Iterable[list[str]]:
-        """The metrics of each group, the one that is updated first."""
+        """The names of each group, leader first."""
         return self._groups.values() or ([name] for name in self._modules)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
@@ -168,7 +169,7 @@ class MetricCollection(_TorchMetricsCollection):
         """
         self._form_groups()
         teams = [[self._modules[name] for name in team] for team in self._teams()]
-        # All of them first: compiled code cannot look at signatures after an update.
+        # Before any update, after which compiled code cannot look at signatures.
         taken = [_taken_by(team[0], kwargs) for team in teams]
         for (leader, *members), named in zip(teams, taken, strict=True):
             with _compute_groups.led(leader, members):
@@ -206,7 +207,7 @@ class MetricCollection(_TorchMetricsCollection):
         self._compute_groups_create_state_ref()
         for team in self._teams():
             if getattr(self._modules[team[0]], "_is_replayed", False):
-                for name in team:  # the states have changed without a call
+                for name in team:  # replays have changed the states without a call
                     self._modules[name]._computed = None
         states = _joint_sync.reduce_together(self._modules, self._teams_to_come())
         values: dict[str, Any] = {}
@@ -216,15 +217,15 @@ class MetricCollection(_TorchMetricsCollection):
                 with _joint_sync.synced(metric, states.get(name)):
                     values[name] = metric.compute()
             except Exception as error:
-                # The others are computed first, as they are in the other processes: what is
-                # reduced next has to be the same everywhere.
+                # The other metrics are computed first, as in the other processes: all have to
+                # call the same collectives in the same order.
                 errors.append(error)
         if errors:
             raise errors[0]
         return self._named(values)
 
     def reset(self) -> None:
-        """Sets all metrics back to where they have seen nothing."""
+        """Resets the states of all metrics to their defaults."""
         self._group_what_is_there()
         for team in self._teams():
             leader, *members = (self._modules[name] for name in team)
@@ -236,7 +237,7 @@ class MetricCollection(_TorchMetricsCollection):
             leader.reset()  # in place, now that it alone holds its states
         self._state_is_copy = False
         self._compute_groups_create_state_ref()
-        if self._alike:  # whatever told metrics apart is gone
+        if self._alike:  # nothing tells the metrics of a group apart any more
             self._candidates, self._groups_checked = self._alike, False
 
     def _compute_groups_create_state_ref(self, copy: bool = False) -> None:
@@ -249,7 +250,7 @@ class MetricCollection(_TorchMetricsCollection):
         self._state_is_copy = copy
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values in the metrics' order; one that is a dictionary gives its own names."""
+        """The values in the metrics' order, by name; a dictionary's entries keep their names."""
         _, ambiguous = _flatten_dict(values)
         result: dict[str, Any] = {}
         for name, metric in self._modules.items():
@@ -267,5 +268,5 @@ class MetricCollection(_TorchMetricsCollection):
 
 
 def _taken_by(metric: Metric, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keywords for the metric's update; without any, its signature is not looked at."""
+    """The keywords that the metric's update takes; without any, its signature is not read."""
     return metric._filter_kwargs(**kwargs) if kwargs else kwargs

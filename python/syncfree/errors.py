@@ -9,8 +9,9 @@ from typing import Any
 class SyncfreeError(Exception):
     """Base of every exception that only syncfree raises.
 
-    They go from process to process: one whose text is made of its arguments tells `pickle` those,
-    as unpickling calls the class. A `multiprocessing.Pool` that fails there hangs.
+    They are sent between processes. Unpickling calls the class, so an exception that builds its
+    text from its arguments has to give `pickle` these arguments: a `multiprocessing.Pool` hangs if
+    unpickling fails.
     """
 
 
@@ -23,7 +24,7 @@ class MissingExtraError(SyncfreeError, ImportError):
 
     Args:
         feature: What was asked for, as the start of a sentence, for example ``"syncfree compare"``.
-        extra: The extra that brings what is missing.
+        extra: The extra that installs the missing packages.
 
     Example:
         >>> from syncfree.errors import MissingExtraError
@@ -43,11 +44,11 @@ class MissingExtraError(SyncfreeError, ImportError):
 
 
 class DeviceError(SyncfreeError, RuntimeError):
-    """A device is not there, or a tensor is on one for which there is no kernel."""
+    """A device does not exist, or a tensor is on one for which there is no kernel."""
 
 
 class TimerError(SyncfreeError, RuntimeError):
-    """The event timer cannot do what was asked of it, or the CUDA driver refused."""
+    """The event timer cannot do what was asked, or the CUDA driver refused."""
 
 
 class BenchmarkError(SyncfreeError, RuntimeError):
@@ -55,15 +56,15 @@ class BenchmarkError(SyncfreeError, RuntimeError):
 
 
 class DetectorError(SyncfreeError, RuntimeError):
-    """The sync detector cannot do here what was asked of it."""
+    """The sync detector cannot do here what was asked."""
 
 
 class VirtualDeviceError(DetectorError, NotImplementedError):
-    """A program asked the virtual CUDA device of tier 0 for what needs a real one.
+    """A program called something on tier 0's virtual CUDA device that needs a real GPU.
 
     Args:
         call: What was called, for example ``"torch.cuda.CUDAGraph"``.
-        advice: What to do, where there is more to say than to use a GPU.
+        advice: What to do; by default, to use a GPU or leave the call out.
     """
 
     def __init__(self, call: str, advice: str = "") -> None:
@@ -79,11 +80,11 @@ class VirtualDeviceError(DetectorError, NotImplementedError):
 
 
 class SyncError(SyncfreeError, RuntimeError):
-    """Code that must not make the host wait for the GPU did; the text lists the lines.
+    """Code made the host wait for the GPU though it must not; the text lists the lines.
 
     Args:
         message: What happened, with the table of the guilty lines.
-        report: The :class:`syncfree.detector.Report` with everything that was found.
+        report: The :class:`syncfree.detector.Report` with all findings.
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -92,11 +93,11 @@ class SyncError(SyncfreeError, RuntimeError):
 
 
 class LauncherError(SyncfreeError, RuntimeError):
-    """The environment does not say what `torchrun` would: whom to join, and where."""
+    """Environment variables of `torchrun`, by which processes meet, are missing or wrong."""
 
 
 class RankError(SyncfreeError, RuntimeError):
-    """Processes that worked together died, failed or were stuck.
+    """Processes of a fleet died, failed or were stuck.
 
     Args:
         lost: what became of each, by rank.

@@ -1,1 +1,5 @@
-"""The torch ops: one file a metric, each with what torch.compile must know about its ops."""
+"""The torch ops, a file for each metric, with their fakes.
+
+A fake gives the shapes, dtypes and devices of an op's results for torch.compile and the meta
+device, and raises the errors that csrc/ops raises for wrong arguments.
+"""

@@ -1,9 +1,9 @@
-"""The ops behind the accuracies, as functions of a batch and as counts over many.
+"""The accuracy ops: the values of a batch, and counts over many batches.
 
-For each task, ``ACCURACY`` gives the value of a batch; ``UPDATE`` adds what TorchMetrics counts to
-a metric's states, in place; ``FORWARD`` does so and gives the value of the batch; ``COUNTS`` gives
+For each task, ``ACCURACY`` gives the value of a batch; ``UPDATE`` adds TorchMetrics' counts to a
+metric's states, in place; ``FORWARD`` does so and gives the value of the batch; ``COUNTS`` gives
 the counts of each sample. ``multiclass_accuracy_top_k`` gives the values of a batch for several k.
-``bad``, one int64 element, grows by the labels that were left out as errors.
+``bad``, one int64 element, counts the labels that were left out as errors.
 ``accuracy_from_counts`` turns counts into accuracy, NaN where ``bad`` is not zero.
 """
 
@@ -27,11 +27,11 @@ from syncfree._ops.accuracy_checks import (
 from syncfree._ops.checks import check_dtypes, dtype_name
 from syncfree._ops.registry import bind
 
-# csrc/accuracy/accuracy.h
+# As in csrc/accuracy/accuracy.h.
 AVERAGES: dict[str | None, int] = {"micro": 0, "macro": 1, "weighted": 2, "none": 3, None: 3}
 TASKS: dict[str, int] = {"binary": 0, "multiclass": 1, "multilabel": 2}
 
-# csrc/ops/accuracy_arguments.h; `_error_records` gives what stands above.
+# Bits of ``options``, from csrc/ops/accuracy_arguments.h; those above them are `_error_records`'s.
 _SAMPLEWISE, VALIDATE, _HAS_IGNORE_INDEX = 4, 8, 16
 _TASK_SHIFT, _SEVERAL = 5, 128
 
@@ -39,7 +39,7 @@ _TASK_SHIFT, _SEVERAL = 5, 128
 def pack_options(
     average: str | None, samplewise: bool, ignore_index: int | None, validate: bool
 ) -> tuple[int, int]:
-    """The ``options`` and ``ignore_index`` of the ops: few scalars, as each costs 0.2 us a call."""
+    """The ``options`` and ``ignore_index`` of the ops, packed: a scalar costs 0.2 us per call."""
     options = AVERAGES[average] | (_SAMPLEWISE * samplewise) | (VALIDATE * validate)
     if ignore_index is None:
         return options, 0
@@ -47,22 +47,22 @@ def pack_options(
 
 
 def validates(options: int) -> bool:
-    """Whether bad labels are errors, of which the record tells the call."""
+    """Whether bad labels are errors, which are recorded with the number of the call."""
     return bool(options & VALIDATE)
 
 
 def gives_scalar(options: int) -> bool:
-    """Whether the value of a batch has no dimensions, whatever the batch."""
+    """Whether the value is a scalar for every batch."""
     return not options & _SAMPLEWISE and options & 3 != AVERAGES["none"]
 
 
 def without_validation(options: int) -> int:
-    """For an op that is not to look for errors of earlier calls."""
+    """The ``options`` for an op that must not check for errors of earlier calls."""
     return options & ~VALIDATE
 
 
 def task_bits(task: str, top_k: int = 1) -> int:
-    """What `accuracy_from_counts` wants to know in ``options`` besides; the other ops let it be."""
+    """The bits of ``options`` that only `accuracy_from_counts` reads."""
     return TASKS[task] << _TASK_SHIFT | _SEVERAL * (top_k > 1)
 
 
@@ -138,7 +138,7 @@ _NAMES = ("tp", "fp", "tn", "fn", "bad")
 
 
 def sets_of_counts(task: str, arguments: Sequence[Any]) -> int:
-    """How many sets of counts there are for a batch, or for each sample."""
+    """The number of counts in each of tp, fp, tn and fn, for a batch or for each sample."""
     if task == "binary":
         return 1
     options = arguments[-2]

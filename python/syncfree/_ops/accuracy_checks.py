@@ -1,7 +1,7 @@
-"""What the ops of the accuracies ask of shapes, for their fakes.
+"""The shape checks of the accuracy ops, for their fakes.
 
-csrc/ops/accuracy_checks.cpp, and accuracy_arguments.cpp for a list of k, ask the same in the same
-words and order.
+csrc/ops/accuracy_checks.cpp, and accuracy_arguments.cpp for a list of k, make the same checks in
+the same order, with the same messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from syncfree._ops.checks import check_same_shape
 
-MOST_TOP_K = 32  # csrc/accuracy/accuracy.h
+MOST_TOP_K = 32  # as in csrc/accuracy/accuracy.h
 _MOST_CLASSES = 2**31 - 1
 _ONE_HOT_ADVICE = " If `target` is one-hot, pass `target.argmax(1)`."
 
@@ -32,7 +32,7 @@ def _has_classes(tensor: Tensor, num_classes: int) -> bool:
 
 
 def check_elements(preds: Tensor, target: Tensor, least_dims: int, samplewise: bool) -> None:
-    """Of binary and multilabel accuracy, whose inputs have one shape."""
+    """Checks the inputs of binary and multilabel accuracy, which have the same shape."""
     check_same_shape(preds, target, _classes_advice)
     shape = list(target.shape)
     if target.ndim < least_dims:
@@ -47,14 +47,14 @@ def check_elements(preds: Tensor, target: Tensor, least_dims: int, samplewise: b
 
 
 def check_sizes(a: Sequence[int], b: Sequence[int], message: Callable[[], str]) -> None:
-    """Raises ValueError unless they are equal."""
+    """Raises ValueError unless the two shapes are equal."""
     torch._check_value(len(a) == len(b), message)
     for first, second in zip(a, b, strict=True):
         torch._check_value(first == second, message)
 
 
 def check_classes(num_classes: int, top_k: int, is_micro: bool) -> None:
-    """How many there are, 0 if that is unknown, and how many of them may be right."""
+    """Checks the number of classes, 0 if it is unknown, and ``top_k``."""
     if not 0 <= num_classes <= _MOST_CLASSES:
         raise ValueError(
             f"Expected argument `num_classes` to be at most {_MOST_CLASSES}, or 0 where it is "
@@ -72,7 +72,7 @@ def check_classes(num_classes: int, top_k: int, is_micro: bool) -> None:
 
 
 def check_class_scores(preds: Tensor, target: Tensor, num_classes: int, samplewise: bool) -> None:
-    """Of a score for each class beside labels."""
+    """Checks ``preds`` with a score for each class and ``target`` with labels."""
     case = "If `preds` have one dimension more than `target`, "
     shape, target_shape = list(preds.shape), list(target.shape)
     if not preds.is_floating_point():
@@ -117,7 +117,7 @@ def check_class_labels(
     samplewise: bool,
     validates: bool,
 ) -> None:
-    """Of labels beside labels."""
+    """Checks ``preds`` and ``target`` that both hold labels."""
     shape, target_shape = list(preds.shape), list(target.shape)
     if preds.ndim != target.ndim:
         one_hot = target.ndim == preds.ndim + 1 and _has_classes(target, num_classes)
@@ -163,7 +163,7 @@ def check_class_labels(
 def check_several_top_k(
     preds: Tensor, target: Tensor, num_classes: int, top_k: Sequence[int]
 ) -> None:
-    """Of a list of k, which is for scores."""
+    """Checks a list of k and its inputs, which have to be scores."""
     if not 1 <= len(top_k) <= MOST_TOP_K:
         raise ValueError(
             f"Expected argument `top_k` to hold 1 to {MOST_TOP_K} integers, but got {len(top_k)}."

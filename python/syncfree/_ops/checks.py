@@ -1,6 +1,6 @@
-"""What the ops ask of tensors, for their fakes: csrc/ops says the same in the same words.
+"""Checks of tensors for the ops' fakes; csrc/ops makes them too, with the same messages.
 
-`torch._check` compares sizes that are symbols while torch.compile traces.
+`torch._check` can compare symbolic sizes while torch.compile traces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DTYPES = (
 def check_same_shape(
     preds: Tensor, target: Tensor, advice: Callable[[Tensor, Tensor], str] | None = None
 ) -> None:
-    """As TorchMetrics."""
+    """Raises for different shapes, as TorchMetrics does."""
 
     def message() -> str:
         return (
@@ -42,7 +42,7 @@ def check_same_shape(
 
 
 def _broadcast_advice(preds: Tensor, target: Tensor) -> str:
-    """Not for (N, 1) beside (N,), which would become (N, N)."""
+    """How to expand one of the two; empty for (N, 1) beside (N,), which would become (N, N)."""
     if not (_expands(preds, target) or _expands(target, preds)):
         return ""
     return " If one is meant for all, pass `*torch.broadcast_tensors(preds, target)`."
@@ -56,7 +56,7 @@ def _expands(one: Tensor, all_: Tensor) -> bool:
 def check_dtypes(
     first: Tensor, second: Tensor, names: tuple[str, str] = ("preds", "target")
 ) -> None:
-    """Those that kernels read."""
+    """Raises for dtypes that the kernels do not read."""
     for name, tensor in zip(names, (first, second), strict=True):
         if tensor.dtype not in _DTYPES:
             known = [dtype_name(dtype) for dtype in _DTYPES]
@@ -72,7 +72,7 @@ def check_dtypes(
 
 
 def check_running_mean(similarity: Tensor | None, total: Tensor, preds: Tensor) -> None:
-    """The states of a mean over batches."""
+    """Checks the states of a mean over batches."""
     if similarity is not None:
         _check_state("similarity", similarity, preds)
     _check_state("total", total, preds, may_count=True)
@@ -98,7 +98,7 @@ def _check_state(name: str, state: Tensor, preds: Tensor, may_count: bool = Fals
 
 
 def common_shape(a: Tensor, b: Tensor, names: tuple[str, str]) -> torch.Size:
-    """Of two that broadcast."""
+    """The broadcast shape of two tensors."""
     try:
         shape: torch.Size = torch.broadcast_shapes(a.shape, b.shape)
     except RuntimeError as error:
@@ -110,10 +110,10 @@ def common_shape(a: Tensor, b: Tensor, names: tuple[str, str]) -> torch.Size:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """For example "float32"."""
+    """The dtype's name, for example "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
 def floating(tensor: Tensor) -> torch.dtype:
-    """Its dtype where that is floating; other numbers count as float32."""
+    """The dtype of a floating tensor; float32 for any other, whose numbers count as such."""
     return tensor.dtype if tensor.dtype.is_floating_point else torch.float32

@@ -1,4 +1,4 @@
-"""What the gradients of all ops share."""
+"""The base of the ops' gradients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Differentiable(torch.autograd.Function):
-    """An op where a gradient is recorded.
+    """The differentiable form of an op, for calls that record a gradient.
 
-    Its ``quick`` does what ``apply`` does, in less time where it can; torch.compile wants the
-    latter.
+    Its ``quick`` does what ``apply`` does, but faster if `quick_calls` can replace it.
+    torch.compile needs ``apply``.
     """
 
     quick: ClassVar[Callable[..., Any]]
@@ -27,20 +27,19 @@ class Differentiable(torch.autograd.Function):
 
 
 def gradient_like(operand: Tensor, wanted: bool) -> Tensor:
-    """Laid out as its operand, or without elements where it is not wanted."""
+    """An empty gradient with its operand's layout, or without elements if it is not wanted."""
     return torch.empty_like(operand) if wanted else operand.new_empty(0, dtype=torch.float32)
 
 
 def first_derivative(
     op: Callable[..., Pair], needs: tuple[bool, bool], *args: Any
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients that ``op(*args)`` gives, None for what needs none.
+    """The two gradients that ``op(*args)`` gives, None for an operand that needs none.
 
-    Under ``create_graph=True`` they are part of the graph, so that a second derivative raises
-    instead of missing silently, which ``once_differentiable`` lets pass where the gradient that
-    arrived is a constant.
+    Under ``create_graph=True`` they are part of the graph, so that a second derivative raises. With
+    ``once_differentiable`` it would be missing silently if the incoming gradient is a constant.
     """
-    # Dynamo would run the backward that only raises while it traces.
+    # While it traces, dynamo would run the backward pass that only raises.
     if torch.is_grad_enabled() and not is_dynamo_compiling():
         gradients = _FirstDerivative.apply(op, *args)  # type: ignore[no-untyped-call]
     else:

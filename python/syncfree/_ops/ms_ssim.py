@@ -13,13 +13,13 @@ from syncfree._ops.checks import check_running_mean
 from syncfree._ops.registry import REDUCTIONS, bind
 from syncfree._ops.ssim import _Arguments, check_images
 
-# csrc/ms_ssim/ms_ssim.h
+# As in csrc/ms_ssim/ms_ssim.h.
 NORMALIZE: dict[str | None, int] = {None: 0, "relu": 1, "simple": 2}
 MAX_SCALES = 32
 
 
 def check_count_of_scales(scales: int) -> None:
-    """As many as the kernels take."""
+    """Checks the number of scales against the limit of the kernels."""
     if not 1 <= scales <= MAX_SCALES:
         raise ValueError(
             f"Expected argument `betas` to hold 1 to {MAX_SCALES} numbers, but got {scales}."
@@ -27,7 +27,7 @@ def check_count_of_scales(scales: int) -> None:
 
 
 def check_scales(images: Tensor, scales: int, kernel_size: Sequence[int]) -> None:
-    """Height and width by TorchMetrics' rules."""
+    """Checks height and width by TorchMetrics' rules."""
     check_count_of_scales(scales)
     given = f"For a given number of `betas` parameters {scales}"
     for size in images.shape[-2:]:
@@ -90,7 +90,7 @@ def _fake(
 def _fake_update(
     preds: Tensor, target: Tensor, similarity: Tensor | None, total: Tensor, *options: Any
 ) -> Tensor:
-    """The value is of the dtype of the state that it is added to, if it is."""
+    """The value has the dtype of the state that it is added to, if there is one."""
     values = _fake(preds, target, *options)
     reduction = options[-1]
     if (similarity is None) != (reduction == REDUCTIONS["none"]):

@@ -32,7 +32,7 @@ multiscale_ssim_backward = bind("multiscale_ssim_backward", _fake)
 
 
 class DifferentiableMultiscaleSsim(Differentiable):
-    """`multiscale_ssim`; the images of all scales and their means are kept."""
+    """The differentiable form of `multiscale_ssim`; saves the images and means of all scales."""
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:

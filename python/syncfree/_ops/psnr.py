@@ -12,7 +12,7 @@ from syncfree._ops.registry import REDUCTIONS, bind
 
 
 def _reduced_dims(rank: int, dim: Sequence[int] | None) -> set[int]:
-    """Errors are those of torch.sum."""
+    """The dimensions to reduce, as indices from 0; raises the errors of torch.sum."""
     reduced: set[int] = set()
     for d in dim or range(rank):
         if rank == 0:
@@ -106,7 +106,7 @@ def _fake_from_errors(
             f"Expected `data_range` to have one element, but got shape {list(data_range.shape)}."
         )
     check_dtypes(data_range, data_range, ("data_range", "data_range"))
-    # Torch's own rules for shape and dtype, but for numbers without a floating one among them.
+    # Torch's own rules for shape and dtype, except that integers alone count as float32.
     if not (squared_error.is_floating_point() or total.is_floating_point()):
         squared_error = squared_error.float()
     data_range = data_range.to(floating(data_range))

@@ -29,7 +29,7 @@ psnr_backward = bind("psnr_backward", _fake)
 
 
 class DifferentiablePsnr(Differentiable):
-    """`psnr`, where a gradient is recorded. Only the operands are kept."""
+    """The differentiable form of `psnr`; saves only the operands."""
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -54,7 +54,7 @@ class PsnrWithGradient(Differentiable):
         ctx.save_for_backward(preds, target)
         ctx.set_materialize_grads(False)
         ctx.options = options
-        return value.clone()  # what autograd takes for a view could not be written in place
+        return value.clone()  # else autograd takes it for a view, which cannot be written in place
 
     @staticmethod
     def backward(ctx: Any, grad_value: Tensor | None) -> Any:
@@ -62,7 +62,7 @@ class PsnrWithGradient(Differentiable):
 
 
 def _gradients(ctx: Any, grad_value: Tensor | None) -> Any:
-    """Of all arguments, the operands first."""
+    """The gradients of all arguments, the operands' first."""
     if grad_value is None:
         return (None,) * len(ctx.needs_input_grad)
     preds, target = ctx.saved_tensors

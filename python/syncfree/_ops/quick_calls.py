@@ -1,11 +1,11 @@
-"""Calls of our operators past the work that torch does for operators of any signature.
+"""Quick calls: calls of our operators without the work that torch does for arbitrary signatures.
 
-Functions keep options that were checked there, too. Where a gradient is recorded, nodes of C++
-stand in place of an autograd.Function's of Python.
+They also skip the check of options that were checked before, and record gradients with nodes in C++
+in place of an autograd.Function in Python.
 
-A module of C++ (csrc/call) that was built for one minor version of torch and one of Python, and is
-loaded only there. Elsewhere calls go torch's own way, which takes the host a microsecond more, and
-20 to 50 for both passes of a gradient.
+A C++ module (csrc/call) makes them. It is built for one minor version of torch and one of Python,
+and loaded only with these. Elsewhere calls go torch's own way, which takes the host a microsecond
+more, and 20 to 50 for both passes of a gradient.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def module_file() -> str:
 
 
 def quicken(overload: Any) -> None:
-    """Has an overload of ours called the quick way, whoever calls it.
+    """Makes every call of an overload of ours a quick call.
 
-    Its ``with_groups`` takes tuples of arguments as Python would unpack them into a call.
+    Also sets its ``with_groups``, which takes arguments and tuples of them, and unpacks the tuples.
     """
     module = _module()
     if module is not None:
@@ -58,14 +58,15 @@ def stepping(
     has_number: int,
     failed: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """A metric's step without Python around an overload whose calls may get a number.
+    """A quick call of an overload as a step of a metric, with arguments from its attributes.
 
-    Its arguments are the metric's attributes, and a batch. The overload gets the batch, the
-    attributes that are named as ``states``, and those named as ``options``: a tuple of its own
-    ones, flags, and the last one. Flags with the bit ``has_number`` get what ``number`` adds to
-    them. Where the overload raises RuntimeError or ValueError, ``failed`` is called with that in
-    front. NotImplemented where Python has to look: at states that are no tensors of int64, or at
-    arguments of other types, or for one of its modes.
+    It takes the metric's ``__dict__`` and a batch. The overload gets the batch, the attributes
+    named in ``states``, and those named in ``options``: a tuple of the overload's own options, the
+    flags, and its last argument. Flags with the bit ``has_number`` are replaced by
+    ``number(flags)``, which adds the number of the call. If the overload raises RuntimeError or
+    ValueError, ``failed`` is called with the error before the arguments. Returns NotImplemented
+    if Python has to make the call: for states that are no int64 tensors, arguments of other types,
+    or under a function or dispatch mode of torch.
     """
     module = _module()
     if module is None:
@@ -89,10 +90,10 @@ def checking(
     failed: Callable[..., Any],
     usual: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """``usual`` without Python around an overload, for a batch and the options behind it.
+    """A quick call of an overload in place of ``usual``, for a batch followed by options.
 
-    Numbers and errors are as in `stepping`. The overload gets what ``check`` makes of the options,
-    in a tuple. Of options that are constants the answer is kept.
+    Numbers and errors are as in `stepping`. The overload gets the batch and the tuple that
+    ``check`` makes of the options. For options that are constants that tuple is cached.
     """
     module = _module()
     if module is None:
@@ -109,13 +110,14 @@ def checking_images(
     states: int = 0,
     has_gradient: bool = True,
 ) -> Callable[..., Any]:
-    """``usual`` without Python around an overload, for images of which no gradient is recorded.
+    """A quick call of an overload in place of ``usual``, for images that record no gradient.
 
-    Its arguments are two images, as many tensors as there are ``states``, and options. Of whether
-    the images are bytes, and of the options, ``check`` makes in a tuple what the overload takes
-    behind the tensors, or None where ``usual`` has to look at the images. Of options that are
-    constants the answer is kept. For ``usual`` are options that ``check`` refuses, other integers
-    than bytes, bytes beside floats, and images with a gradient, unless the overload has none.
+    Its arguments are two images, as many tensors as there are ``states``, and options. ``check``
+    gets whether the images are bytes, and the options. It returns the tuple of arguments that the
+    overload takes after the tensors, or None if ``usual`` has to look at the images. For options
+    that are constants its answer is cached. ``usual`` also gets options that ``check`` refuses,
+    integers other than bytes, bytes beside floats, and images that require a gradient, unless the
+    overload has none.
     """
     module = _module()
     if module is None:
@@ -128,13 +130,14 @@ def checking_images(
 def quicken_gradient(
     function: type[Any], forward: Any, backward: Any, states: int = 0, slots: tuple[int, ...] = (0,)
 ) -> None:
-    """Has ``function.quick`` do what its ``apply`` does, without Python in either pass.
+    """Makes ``function.quick`` do what its ``apply`` does, without Python in either pass.
 
-    It calls the overload ``forward``, whose first results it returns, as many as there are
-    ``slots``, and keeps the others. Its first two arguments get the gradients that ``backward``
-    finds: from these two, what was kept, as many gradients as it takes, of which that of each
-    result stands at its slot, two flags for the two that are wanted, and the other arguments, but
-    for the ``states`` that come first.
+    The forward pass calls the overload ``forward``. It returns as many of the results as there are
+    ``slots``, and saves the others. The backward pass calls the overload ``backward``, which gives
+    the gradients of the first two arguments. That one takes these two, the saved results, as many
+    incoming gradients as its schema has (the one of each result at its slot, None elsewhere), two
+    flags for the gradients that are wanted, and the other arguments without the ``states``, which
+    come first among them.
     """
     module = _module()
     if module is not None:

@@ -29,7 +29,7 @@ _LAYOUTS_WITHOUT_KERNELS = (
     "AutogradNestedTensor",
 )
 
-# csrc/core/reduction.h
+# As in csrc/core/reduction.h.
 REDUCTIONS: dict[str | None, int] = {"none": 0, None: 0, "elementwise_mean": 1, "sum": 2}
 
 
@@ -47,11 +47,11 @@ def reduction_code(reduction: str | None) -> int:
 def bind(
     name: str, fake: Callable[..., Any], *, ignores_gradient: bool = False
 ) -> Callable[..., Any]:
-    """The overload of op ``name``: a microsecond less a call than a look-up in ``torch.ops``.
+    """The overload of op ``name``: its call saves the microsecond of a look-up in ``torch.ops``.
 
     ``fake`` gives the results' shapes, dtypes and devices for torch.compile and the meta device.
     Devices and layouts that have no kernel raise a typed error instead of torch's list of dispatch
-    keys. With ``ignores_gradient`` inputs that require a gradient give a result that has none.
+    keys. With ``ignores_gradient`` the result has no gradient, even if inputs require one.
     """
 
     def refuse(*args: object) -> Tensor:
@@ -72,7 +72,7 @@ def bind(
                 "Move them together with `.to(device)`."
             )
         result = fake(a, b, *rest)
-        # A state on the meta device brings the others here.
+        # One state on the meta device is enough for the call to be dispatched here.
         other = next((t for t in rest if isinstance(t, Tensor) and t.device != a.device), None)
         if other is not None:
             raise RuntimeError(
@@ -81,7 +81,7 @@ def bind(
             )
         return result
 
-    # Who imports the package anew replaces what stands there, which torch 2.11 refuses by default.
+    # A second import of the package replaces registrations, which torch 2.11 refuses by default.
     torch.library.register_fake(f"syncfree::{name}", checked, allow_override=True)
     for key in (*_DEVICES_WITHOUT_KERNELS, *_LAYOUTS_WITHOUT_KERNELS):
         _library.impl(name, refuse, key, allow_override=True)
@@ -93,7 +93,7 @@ def bind(
 
 
 def _require_dense(name: str, tensor: Tensor) -> None:
-    """Raises TypeError for elements that do not lie in memory by strides, as kernels read them."""
+    """Raises TypeError for a tensor that is not strided: kernels read elements by strides."""
     if tensor.is_nested:
         what, advice = "a nested tensor", f"Take its parts one by one, from `{name}.unbind()`"
     elif tensor.is_quantized:

@@ -15,7 +15,7 @@ def _fake(num: Tensor, denom: Tensor, zero_division: float) -> Tensor:
     check_dtypes(num, denom, names)
     a, b = floating(num), floating(denom)
     dtype = torch.promote_types(a, b)
-    if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor yields
+    if (num.ndim == 0) != (denom.ndim == 0):  # a scalar tensor does not promote the other
         dtype = b if num.ndim == 0 else a
     return num.new_empty(shape, dtype=dtype)
 

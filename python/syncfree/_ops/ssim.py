@@ -19,7 +19,7 @@ from syncfree._ops.registry import REDUCTIONS, bind
 
 
 def check_images(preds: Tensor, target: Tensor) -> None:
-    """Shapes and dtypes as csrc/ops/ssim_arguments.cpp checks them; both count in one unit."""
+    """Checks shapes and dtypes as csrc/ops/ssim_arguments.cpp does; both need the same unit."""
     check_same_shape(preds, target)
     if preds.ndim not in (4, 5):
         advice = {
@@ -56,7 +56,7 @@ def check_images(preds: Tensor, target: Tensor) -> None:
 
 
 def check_count(name: str, given: Sequence[float], images: Tensor) -> None:
-    """Of a window's entries: one for each spatial axis."""
+    """Checks that a window has an entry for each spatial axis."""
     if len(given) != images.ndim - 2:
         raise ValueError(
             f"`{name}` has dimension {len(given)}, but expected to be two less that target "
@@ -64,7 +64,7 @@ def check_count(name: str, given: Sequence[float], images: Tensor) -> None:
         )
 
 
-_MOST_CHANNELS = 4  # of pictures
+_MOST_CHANNELS = 4  # a last axis of no more looks like channels
 
 
 class _Axis(NamedTuple):
@@ -78,7 +78,7 @@ class _Axis(NamedTuple):
 
 
 class _Arguments(NamedTuple):
-    """What every op here takes."""
+    """The arguments that every op here takes."""
 
     preds: Tensor
     target: Tensor
@@ -93,7 +93,7 @@ class _Arguments(NamedTuple):
     valid: bool = False
 
     def axes(self) -> list[_Axis]:
-        """TorchMetrics sizes a Gaussian by sigma, but pads a volume's last axis by kernel_size."""
+        """TorchMetrics' axes: a Gaussian's size is by sigma, a volume's last pad by kernel_size."""
         sizes = self._per_axis("kernel_size", self.kernel_size)
         sigmas = self._per_axis("sigma", self.sigma)
         if not all(k > 0 and k % 2 == 1 for k in sizes):
@@ -148,7 +148,7 @@ class _Arguments(NamedTuple):
         return self.preds.new_empty(shape, dtype=dtype or floating(self.preds))
 
     def values(self, dtype: torch.dtype | None = None) -> Tensor:
-        """One, or one an image."""
+        """A tensor for one value, or for one per image."""
         each = self.reduction == REDUCTIONS["none"]
         return self.empty(self.preds.shape[:1] if each else (), dtype)
 
@@ -166,7 +166,7 @@ def _fake(results: Results) -> Callable[..., Any]:
 
 
 def _fake_update(results: Results) -> Callable[..., Any]:
-    """The value is of the dtype of the state that it is added to."""
+    """The value has the dtype of the state that it is added to."""
 
     def fake(
         preds: Tensor, target: Tensor, similarity: Tensor, total: Tensor, *options: Any

@@ -42,7 +42,7 @@ def _fake(
 
 ssim_backward = bind("ssim_backward", _fake)
 
-# Whose gradients it takes, in this order.
+# The results whose gradients `ssim_backward` takes, in this order.
 _RESULTS = "value", "contrast", "full", "squared_error", "absolute_error"
 
 
@@ -56,9 +56,9 @@ def gradients_of(
     squared_error: Tensor | None = None,
     absolute_error: Tensor | None = None,
 ) -> Any:
-    """Of all arguments, from what arrived for the results.
+    """The gradients of all arguments, from the incoming gradients of the results.
 
-    ``images`` are what ``ctx`` has saved: activation checkpoints let them be read once.
+    ``images`` are from ``ctx.saved_tensors``, which activation checkpointing allows to read once.
     """
     needs = ctx.needs_input_grad[:2]
     arrived = value, contrast, full, squared_error, absolute_error
@@ -70,7 +70,7 @@ def gradients_of(
 
 
 def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> None:
-    """The images first."""
+    """Saves tensors, the images first, and options for the backward pass."""
     ctx.save_for_backward(*tensors)
     ctx.options = options
     ctx.set_materialize_grads(False)
@@ -79,9 +79,9 @@ def keep(ctx: Any, tensors: tuple[Tensor, ...], options: tuple[Any, ...]) -> Non
 def _differentiable(
     name: str, op: Callable[..., Any], *extra: str, states: int = 0
 ) -> type[Differentiable]:
-    """An op where a gradient is recorded: of its value and of its ``extra`` result, if any.
+    """The differentiable form of an op, for its value and its ``extra`` result, if any.
 
-    Only the images are kept. The ``states`` that some ops take behind them have no gradient.
+    Only the images are saved. The ``states`` that some ops take after them have no gradient.
     """
     results = "value", *extra
 
@@ -114,7 +114,7 @@ DifferentiableSsimUpdateWithContrast = _differentiable(
 
 
 class DifferentiableImageQuality(Differentiable):
-    """`image_quality`; its PSNR, which holds the squared error, is kept too."""
+    """The differentiable form of `image_quality`; saves its PSNR too, for the squared error."""
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -148,7 +148,7 @@ class DifferentiableImageQuality(Differentiable):
 
 
 def _psnr_by_squared_error(psnr: Tensor, data_range: float, elements: int) -> Tensor:
-    """The derivative of PSNR by the sum of squares; none where that is 0, as for PSNR alone."""
+    """The derivative of PSNR by the sum of squares; 0 where that sum is 0, as for PSNR alone."""
     neper = 10 / math.log(10)
     mean = data_range**2 * torch.exp(psnr.double() / -neper)
     return torch.where(mean == 0, torch.zeros_like(mean), -neper / (mean * elements))

@@ -1,8 +1,8 @@
-"""SSIM of float16 and bfloat16 images as a float32 value, for what is found from it.
+"""SSIM of float16 and bfloat16 images as a float32 value, for losses.
 
-One minus a value that was rounded to half precision has no digits left where images are alike. The
-op that adds a batch to a metric's states returns a value of their dtype; the states serve no other
-purpose here.
+One minus a value that was rounded to half precision has no digits left if the images are alike. The
+op that adds a batch to a metric's states returns a value of their dtype, so it is called with
+float32 states that nobody reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syncfree._ops.ssim_backward import gradients_of, keep
 
 def wide_ssim(preds: Tensor, target: Tensor, *options: Any) -> Tensor:
     """`ssim` in float32."""
-    # Nothing reads what is added here, so that nobody needs to write zeros first.
+    # The states are never read, so they need no zeros.
     similarity = torch.empty((), dtype=torch.float32, device=preds.device)
     total = torch.empty_like(similarity)
     value: Tensor = ssim_update(preds, target, similarity, total, *options)
@@ -33,7 +33,7 @@ def wide_ssim_and_error(preds: Tensor, target: Tensor, *options: Any) -> tuple[T
 
 
 class DifferentiableWideSsim(Differentiable):
-    """`wide_ssim`, where a gradient is recorded."""
+    """The differentiable form of `wide_ssim`."""
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -46,7 +46,7 @@ class DifferentiableWideSsim(Differentiable):
 
 
 class DifferentiableWideSsimAndError(Differentiable):
-    """`wide_ssim_and_error`: one pass gives the gradient of both."""
+    """The differentiable form of `wide_ssim_and_error`: one pass gives the gradient of both."""
 
     @staticmethod
     def forward(ctx: Any, preds: Tensor, target: Tensor, *options: Any) -> Any:

@@ -1,4 +1,8 @@
-"""The ops behind losses of SSIM whose gradients come with their value."""
+"""The ops behind SSIM losses whose gradients are computed together with their value.
+
+`ssim_gives_gradients` says whether `ssim_with_gradients` has a kernel for its arguments. `scale`
+multiplies such gradients in place by the incoming one, if `may_scale` allows it.
+"""
 
 from __future__ import annotations
 

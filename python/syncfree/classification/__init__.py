@@ -13,7 +13,7 @@ from syncfree.classification.accuracy import (  # noqa: E402
 )
 
 __all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccuracy"]
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

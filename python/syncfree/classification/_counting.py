@@ -1,4 +1,4 @@
-"""What the accuracy classes share: true and false positives and negatives, counted."""
+"""The base of the accuracy classes: counts of true and false positives and negatives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATES = ("tp", "fp", "tn", "fn")
 _COUNTED = *_STATES, "_bad"
 _GIVEN = "_op_own", "_batch_options", "_op_ignore_index"
 
-# For a task, of which a metric that is not prepared yet has none.
+# The quick step of each task. A metric that is not prepared yet has the task None.
 _UPDATE: dict[str | None, Any] = {None: lambda *_: NotImplemented}
 _FORWARD = _UPDATE.copy()
 _UPDATE |= {task: stepping(op, _COUNTED, _GIVEN) for task, op in ops.UPDATE.items()}
@@ -45,10 +45,10 @@ _OF_SLOT = frozenset(("_error_slot", "_batch_options"))
 
 
 class CountingMetric(SyncFreeMetric):
-    """Mixed in before a TorchMetrics class that keeps ``tp``, ``fp``, ``tn`` and ``fn``."""
+    """A mixin that comes before a TorchMetrics class with states ``tp``, ``fp``, ``tn``, ``fn``."""
 
     if TYPE_CHECKING:
-        tp: Any  # tensors, or lists of them where samples are counted apart
+        tp: Any  # tensors, or lists of them where samples are counted separately
         fp: Any
         tn: Any
         fn: Any
@@ -62,11 +62,11 @@ class CountingMetric(SyncFreeMetric):
         _validates: bool
 
     def _op_arguments(self) -> tuple[str, int, tuple[Any, ...]]:
-        """The task, `top_k`, and what the task's function makes of the options, checked."""
+        """The task, `top_k`, and the options as `_accuracy_arguments` checks and packs them."""
         raise NotImplementedError
 
     def _prepare(self) -> None:
-        """Once the options are known, and when one is changed."""
+        """Sets what the ops need, once the options are known and whenever one is changed."""
         task, top_k, (own, options, ignore_index) = self._op_arguments()
         self.__dict__.update(
             _op_task=task,
@@ -83,13 +83,13 @@ class CountingMetric(SyncFreeMetric):
         else:
             self._set_batch_options()
         if is_new:
-            # Labels left out as errors: as long as there are any, the value is NaN.
-            # Where the states are: a subclass that calls TorchMetrics' `__init__` comes here late.
+            # The number of labels left out as errors: unless it is 0, the value is NaN. It goes to
+            # the device of the states, which a subclass that is prepared late may have moved.
             bad = torch.zeros(1, dtype=torch.int64, device=self.device)
             self._add_hidden_state("_bad", bad)
 
     def _be_prepared(self) -> None:
-        """For a subclass that calls TorchMetrics' `__init__` and not ours."""
+        """Prepares a metric whose subclass calls TorchMetrics' `__init__` and not ours."""
         if "_op_task" not in self.__dict__:
             self._prepare()
 
@@ -98,11 +98,11 @@ class CountingMetric(SyncFreeMetric):
         return super()._hidden_states()
 
     def _reductions_of_states(self) -> dict[str, Any]:
-        self._be_prepared()  # also in a process that has no batch
+        self._be_prepared()  # a process that has no batch needs it too
         return super()._reductions_of_states()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Of this task: another name is the user's own attribute.
+        # Only the options of this task: any other name is the user's own attribute.
         if not (name in _OPTIONS and "_op_task" in self.__dict__ and name in self.__dict__):
             super().__setattr__(name, value)
             return
@@ -127,7 +127,7 @@ class CountingMetric(SyncFreeMetric):
         for name, (given, own) in sizes.items():
             if given == own:
                 continue
-            *_, error_messages = args  # as torch's own modules tell of another size
+            *_, error_messages = args  # as torch's own modules report a size mismatch
             error_messages.append(
                 f"size mismatch for {prefix}{name}: the checkpoint has {given} counts, and this "
                 f"metric {own}. Make it with the checkpoint's number of classes and its `average`."
@@ -136,7 +136,7 @@ class CountingMetric(SyncFreeMetric):
             super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def _fit_states(self, option: str) -> None:
-        """Gives the states the size that a changed option wants, if they have counted nothing."""
+        """Gives the states the size that a changed option needs, if they have counted nothing."""
         if option == "multidim_average" and self._is_samplewise != isinstance(
             self._defaults["tp"], list
         ):
@@ -149,7 +149,7 @@ class CountingMetric(SyncFreeMetric):
         if self._is_samplewise or self.tp.numel() == size:
             return
         seen = self._update_count or self._is_replayed or self._is_merged or self._is_loaded
-        # What a user put there is seen on the CPU only: to read it the host would wait for a GPU.
+        # Counts that a user has set are seen on the CPU only: the host would wait to read a GPU's.
         on_cpu = [state for state in self._counts() if state.device.type == "cpu"]
         if seen or any(map(bool, map(torch.any, on_cpu))):
             raise ValueError(
@@ -179,9 +179,9 @@ class CountingMetric(SyncFreeMetric):
                 earlier one (on CUDA) is bad.
         """
         own = self.__dict__
-        if "_has_update_state" in own:  # a subclass', which TorchMetrics' calls
+        if "_has_update_state" in own:  # defined by a subclass; TorchMetrics' `update` calls it
             self._update_as_theirs(preds, target)
-        # As in `_evaluate`: with a function of its own for both, each would take 0.15 us more.
+        # Repeated in `_evaluate`: in a function shared by both, each would take 0.15 us more.
         elif (
             is_dynamo_compiling()
             or PLACE in own
@@ -195,13 +195,13 @@ class CountingMetric(SyncFreeMetric):
             self._append(preds, target)
         elif self.tp.dtype is torch.int64:
             call(ops.UPDATE[self._op_task], *self._arguments(preds, target))
-        else:  # set_dtype
+        else:  # after `set_dtype`
             self._update_as_theirs(preds, target)
 
     def _arguments(
         self, preds: Tensor, target: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[Any, ...], int, int]:
-        # States are read as attributes: a side stream has to learn of it.
+        # States are read as attributes, so that a side stream sees it.
         tensors = preds, target, self.tp, self.fp, self.tn, self.fn, self._bad
         return tensors, self._op_own, self._batch_options, self._op_ignore_index
 
@@ -233,9 +233,9 @@ class CountingMetric(SyncFreeMetric):
                 value = self._accuracy(self._append(preds, target))
             elif self.tp.dtype is torch.int64:
                 value = call(ops.FORWARD[self._op_task], *self._arguments(preds, target))
-            else:  # set_dtype
+            else:  # after `set_dtype`
                 return NotImplemented
-        # Metrics pickled by earlier versions do not say.
+        # Metrics pickled by earlier versions have no `_is_scalar`.
         return value if own.get("_is_scalar") else _squeeze_if_scalar(value)
 
     def _append(self, preds: Tensor, target: Tensor) -> Sequence[Tensor]:
@@ -265,7 +265,7 @@ class CountingMetric(SyncFreeMetric):
         if self._validates and is_dynamo_compiling():
             options = self._batch_options
         else:
-            # What earlier batches left is raised by `compute`, once the value is known.
+            # Errors of earlier batches are raised by `compute`, once the value is known.
             options = ops.without_validation(self._op_options)
         value: Tensor = ops.accuracy_from_counts(*counts, bad, options)
         return value
@@ -275,7 +275,7 @@ class CountingMetric(SyncFreeMetric):
         self._set_batch_options()
 
     def _set_batch_options(self) -> None:
-        """Those of an op that takes a batch, which looks for errors of earlier ones in the slot."""
+        """Sets the options of ops that take a batch and check the slot for earlier errors."""
         bits = _error_records.slot_bits(self._error_slot) if self._validates else 0
         self._batch_options = self._op_options | bits
 
@@ -284,7 +284,7 @@ class CountingMetric(SyncFreeMetric):
             _error_records.raise_pending(self._error_slot)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has errors of its own."""
+        """Leaves the error slot out, since a copy gets its own."""
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in _OF_SLOT}
 

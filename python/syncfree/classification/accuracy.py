@@ -27,9 +27,9 @@ __all__ = ["Accuracy", "BinaryAccuracy", "MulticlassAccuracy", "MultilabelAccura
 class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
     """Fraction of binary predictions that are right, of all since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments, states and answers. `update` and
+    It has the arguments, states and results of TorchMetrics' class of the same name. `update` and
     `forward` are one launch each (two for `forward` where samples are counted separately) and the
-    host never waits. The states stay where they are, so that a captured CUDA graph of either keeps
+    host never waits. The states keep their memory, so that a captured CUDA graph of either keeps
     counting. :func:`syncfree.functional.binary_accuracy` describes shapes, dtypes and edge cases.
 
     A bad label on CUDA is left out of the counts and turns the value into NaN until `reset`; the
@@ -79,8 +79,8 @@ class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
 class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
     """Fraction of multiclass predictions that are right, of all since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments, states and answers. Launches, graphs
-    and bad labels are as in :class:`BinaryAccuracy`;
+    It has the arguments, states and results of TorchMetrics' class of the same name. Launches,
+    graphs and bad labels are as in :class:`BinaryAccuracy`;
     :func:`syncfree.functional.multiclass_accuracy` describes shapes, dtypes, averages and edge
     cases.
 
@@ -137,8 +137,8 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
 class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
     """Fraction of multilabel predictions that are right, of all since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments, states and answers. Launches, graphs
-    and bad labels are as in :class:`BinaryAccuracy`;
+    It has the arguments, states and results of TorchMetrics' class of the same name. Launches,
+    graphs and bad labels are as in :class:`BinaryAccuracy`;
     :func:`syncfree.functional.multilabel_accuracy` describes shapes, dtypes, averages and edge
     cases.
 
@@ -190,13 +190,13 @@ class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
 
 
 class Accuracy(tm.Accuracy):
-    """Makes the accuracy class of the task that ``task`` names.
+    """Makes a metric of the accuracy class for the task that ``task`` names.
 
     Args:
         task: ``"binary"``, ``"multiclass"`` or ``"multilabel"``, in upper or lower case.
         threshold: See :class:`BinaryAccuracy` and :class:`MultilabelAccuracy`.
-        num_classes: See :class:`MulticlassAccuracy`, but required there.
-        num_labels: See :class:`MultilabelAccuracy`, required there.
+        num_classes: See :class:`MulticlassAccuracy`, but required here for that task.
+        num_labels: See :class:`MultilabelAccuracy`; required for that task.
         average: ``"micro"`` by default, unlike in the classes themselves.
         multidim_average: ``"global"`` or ``"samplewise"``.
         top_k: See :class:`MulticlassAccuracy`.

@@ -1,4 +1,4 @@
-"""Entry point of the `syncfree` command; light, so that `info` works on a bare install."""
+"""Entry point of the `syncfree` command; imports little, so that `info` works on a bare install."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the `syncfree` command and return its exit status.
 
     `info`, `--version`, `--cmake-dir`, `--include-dir` and `--lib-dir` need the standard library
-    only; of the options several may be given, each prints a line. Every other command needs the
-    `cli` extra; without it the message naming the `pip install` line goes to standard error and the
-    status is 2.
+    only; several of these options may be given, and each prints a line. Every other command needs
+    the `cli` extra; without it, a message with the `pip install` line goes to standard error and
+    the status is 2.
 
     Args:
         argv: the arguments after the program's name; default `sys.argv[1:]`.
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except KeyboardInterrupt:  # before a command began, which would answer it
+    except KeyboardInterrupt:  # before a command began, which would handle it
         print("interrupted", file=sys.stderr)
         return 130
 
@@ -57,10 +57,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _print_any_text() -> None:
-    """What an encoding lacks is printed as an escape: no result is lost for the é of a name."""
+    """Prints characters that the encoding lacks as escapes: an é in a name must lose no result."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, TextIOWrapper):
-            continue  # somebody else's, who decides
+            continue  # a replacement, whose owner decides
         takes_any = stream.encoding == "utf-8" and stream.errors == "surrogateescape"
         if stream.errors in ("strict", "surrogateescape") and not takes_any:
             stream.reconfigure(errors="backslashreplace")

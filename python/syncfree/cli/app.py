@@ -1,4 +1,4 @@
-"""The typer application: options of every command, and how its result is shown."""
+"""The typer application: the commands with their options."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _commands(
     ] = False,
 ) -> None:
     """Metrics that never stall the GPU, and the tools around them."""
-    # main() answers them without this module; here they are for --help to list.
+    # main() handles them without this module; they are here for --help to list.
     if version or cmake_dir or include_dir or lib_dir:
         raise typer.BadParameter(
             "--version, --cmake-dir, --include-dir and --lib-dir go without a command."
@@ -60,14 +60,14 @@ def _commands(
 )
 def _info(context: typer.Context) -> None:
     """Show versions, devices and loaded libraries."""
-    # main() answers `info` itself, without this module; it stands here for --help to list it.
+    # main() handles `info` without this module; it is here for --help to list.
     from syncfree._info import main as info
 
     raise typer.Exit(info(context.args))
 
 
 def _given_path(text: str) -> Path:
-    if not text:  # which Path takes for the current folder
+    if not text:  # Path would take it for the current folder
         raise typer.BadParameter("expected a path, but got an empty text: an unset variable?")
     return Path(text)
 
@@ -249,7 +249,7 @@ def _syncs(
 ) -> None:
     """Run a program and list the lines that make the host wait for the GPU.
 
-    Exit status: 0 if there is none, 1 if there is, 2 if the program or this machine cannot do it.
+    Exit status: 0 if there is none, 1 if there is, 2 if the program fails or cannot run here.
     """
     from syncfree.cli.syncs.command import find_syncs
     from syncfree.cli.syncs.options import SyncsOptions

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request, answered at a moment that the program chooses."""
+"""Ctrl-C as a request, handled at a moment that the program chooses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
     """Turn the first Ctrl-C into a request inside the `with` block; a second one acts at once.
 
     Python raises KeyboardInterrupt anywhere, also between two lines of `threading.Condition`, where
-    it turns into a RuntimeError or leaves a lock held for ever: code that waits for threads is
+    it turns into a RuntimeError or leaves a lock held forever: code that waits for threads is
     safe only if nothing is raised there. Outside the main thread, and where Ctrl-C is ignored or
     handled by somebody else, nothing changes.
 

@@ -1,4 +1,4 @@
-"""Whether a plot can be drawn and written as asked, to be said before any work."""
+"""Checks, before any work, whether a plot can be drawn and written as asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def unknown_format(path: Path, what: str) -> str:
 
     Args:
         path: The file.
-        what: Wants a plot, for the error.
+        what: What needs the plot, for the error.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -1,6 +1,11 @@
 """Evaluation over many GPUs and hosts, with work handed out as ranks become free.
 
 Only the store of `torch.distributed` is used, never a collective.
+
+A fleet is the processes, or ranks, that share a store. In a run, a coordinator hands out items (an
+item is an index, and has a cost) in rounds; a worker on each rank claims chunks of a round's items
+and settles each item with an outcome. A word is what the coordinator publishes to all workers: a
+round, or the end. Suspects are items that a rank held when it was lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a device worked and copied: CUDA events on a GPU, the host's clock on a CPU."""
+"""Measures how long a device worked and copied: CUDA events on a GPU, the host's clock on a CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 _COMPACT_AT = 4096
-# Event distances are float32 milliseconds: at 10 s they are still good to a microsecond.
+# Times between events are float32 milliseconds: at 10 s they are still good to a microsecond.
 _ANCHOR_MS = 10_000.0
 
 
@@ -37,7 +37,7 @@ class Intervals:
         self.total += end - begin
         self._pieces.append((begin, end))
         if len(self._pieces) >= _COMPACT_AT:
-            # They come nearly in order, so the older half meets no later one.
+            # Intervals come nearly in order, so no later one meets the older half.
             merged = merge(self._pieces)
             half = len(merged) // 2
             self._closed += sum(end - begin for begin, end in merged[:half])
@@ -50,7 +50,7 @@ class Intervals:
 
 
 def merge(pieces: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The union of intervals as intervals that do not meet, in order.
+    """The union of intervals as disjoint intervals, in order.
 
     Example:
         >>> from syncfree.distributed.busy import merge

@@ -39,7 +39,7 @@ class Channel:
         parts = range(0, len(data), _PART_BYTES)
         for number, start in enumerate(parts):
             self._store.set(self._key(name, number), data[start : start + _PART_BYTES])
-        # Last, so that who finds the number of parts finds the parts.
+        # Last, so that a reader that finds the number of parts finds the parts.
         self._store.set(self._key(name, "parts"), str(len(parts)))
 
     def read(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class Channel:
             self._store.delete_key(self._key(name, number))
 
     def add(self, name: str, amount: int) -> int:
-        """Add to a 64-bit counter in one step, and return what it then is; it begins at 0."""
+        """Add to a 64-bit counter atomically, and return its new value; it begins at 0."""
         return int(self._store.add(self._key(name, "counter"), amount))
 
     def _key(self, name: str, part: object) -> str:
@@ -83,7 +83,7 @@ class Mailbox:
         self._next += 1
 
     def collect(self) -> Iterator[Any]:
-        """Messages that are there and have not been read; they leave the store."""
+        """Messages that have arrived and have not been read; they are removed from the store."""
         while (message := self._channel.read(f"{self._name}/{self._next}")) is not None:
             self._channel.forget(f"{self._name}/{self._next}")
             self._next += 1

@@ -1,4 +1,4 @@
-"""Takes items of a shared list, so that each goes to one rank, with the store as the referee."""
+"""Claims items of a shared list, so that each goes to one rank; the store decides to which."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NANO = 10**9
 class Claims:
     """A list of items that all ranks take chunks of.
 
-    The store's counter decides who gets what: `add` is one step for all processes. What a chunk
-    should be is judged by a cursor that may be old by then, which costs balance and never an item.
+    The store's counter decides which rank gets which items: `add` is atomic over processes. The
+    size of a chunk follows from a cursor that may be outdated, which costs balance, never an item.
 
     Args:
-        channel: the same conversation in all processes.
+        channel: of the run, the same in all processes.
         name: of this list in it.
         costs: of the items, from expensive to cheap for the best balance.
         world: number of ranks.
@@ -46,7 +46,7 @@ class Claims:
         self._channel = channel
         self._name = name
         self._count = len(costs)
-        # Speeds add up in the store as integers: shares of this list in a second, times a billion.
+        # Speeds are added up in the store as integers: a billion times the list's part per second.
         total = sum(costs)
         self._weights = [cost / total if total else 1 / len(costs) for cost in costs]
         self._world = world
@@ -54,7 +54,7 @@ class Claims:
         self._clock = clock
         self._begin: float | None = None
         self._claimed = 0.0
-        self._left = 1.0  # that nobody had when this rank last looked
+        self._left = 1.0  # the part that nobody had claimed at this rank's last claim
         self._done = 0.0
         self._speed = 0
 
@@ -75,19 +75,19 @@ class Claims:
         return range(0)
 
     def holds_enough(self) -> bool:
-        """Whether what this rank has not done yet is as much as its part of half of the rest.
+        """Whether this rank's undone items are at least its part of half of the unclaimed ones.
 
-        Who loads fast would otherwise take all of a short list before the first item is computed,
-        and the other ranks none.
+        A rank that loads fast would otherwise claim all of a short list before it has computed the
+        first item, and leave none to the others.
         """
         return self._world > 1 and self._claimed - self._done >= self._left / (2 * self._world)
 
     def done(self, place: int) -> None:
-        """Count an item as done, which is how the speed of this rank is known."""
+        """Count an item as done, from which the speed of this rank follows."""
         self._done += self._weights[place]
 
     def _granted(self, take: Cursor, after: Cursor) -> range:
-        """What a claim got: where front and back meet, the earlier one has the items."""
+        """What a claim is granted: where claims from front and back meet, the earlier one wins."""
         if take.front:
             limit = max(0, self._count - after.back)
             return range(min(after.front - take.front, limit), min(after.front, limit))
@@ -96,7 +96,7 @@ class Claims:
         return range(max(end - take.back, limit), max(end, limit))
 
     def _share(self) -> float | None:
-        """This rank's part in the speed of all, those not measured yet taken for average."""
+        """This rank's part in the speed of all ranks; those not measured yet count as average."""
         seconds = self._clock() - (self._begin or 0.0)
         if not self._done or seconds <= 0:
             return None
@@ -104,5 +104,5 @@ class Claims:
         known = self._channel.add(f"{self._name}/known", 0 if self._speed else 1)
         total = self._channel.add(f"{self._name}/speed", speed - self._speed)
         self._speed = speed
-        # Between the two steps of another rank the total may lack it.
+        # The total may lack another rank that is between the two steps above.
         return min(1.0, speed * known / (max(total, speed) * self._world))

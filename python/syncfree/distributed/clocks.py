@@ -1,4 +1,4 @@
-"""Reads a GPU's clock and what holds it down, where NVIDIA's management library is installed."""
+"""Reads a GPU's clock and why it is throttled, if NVIDIA's management library is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncfree.timing.nvml import gpu_uuid
 
 _SECONDS_BETWEEN = 0.5
 _SAMPLES = 10_000
-# Bits of NVML's clock event reasons. An idle GPU and clocks that somebody set are no throttling.
+# Bits of NVML's clock event reasons. Idleness and clocks set by a user are not throttling.
 _REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -24,7 +24,7 @@ _REASONS = {
 
 
 class ClockSampler:
-    """Samples of one GPU's clock, taken by whoever calls `sample` now and then.
+    """Samples of one GPU's clock, taken when `sample` is called.
 
     Without `nvidia-ml-py`, or for a CPU, there are none.
 
@@ -48,7 +48,7 @@ class ClockSampler:
             clock = self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_SM)
             reasons = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
         except self._nvml.NVMLError:
-            self._handle = None  # this driver or GPU does not tell
+            self._handle = None  # this driver or GPU does not support it
             return
         if len(self._mhz) < _SAMPLES:
             self._mhz.append(float(clock))
@@ -61,7 +61,7 @@ class ClockSampler:
 
     @property
     def throttled(self) -> tuple[str, ...]:
-        """What held the clock down in any sample."""
+        """The reasons for throttling in any sample."""
         return tuple(sorted(self._throttled))
 
 

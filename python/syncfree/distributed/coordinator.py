@@ -47,7 +47,7 @@ Event = Settled | Lost
 
 @dataclass
 class _Rank:
-    """What is known of a rank that is still there."""
+    """What is known of a rank that is not lost."""
 
     mailbox: Mailbox
     report: RankReport | None = None
@@ -57,14 +57,14 @@ class _Rank:
 
 
 class Coordinator:
-    """Sees a list of items done by the ranks that live long enough.
+    """Has a list of items done by the ranks that survive.
 
-    A round is a list of items that ranks take from. When all that are left have nothing more to do,
-    items without an outcome make the next round. So whatever a rank held when it was lost, and at
-    which step, is done by others.
+    A round is a list of items that ranks claim. When all remaining ranks are idle, the items
+    without an outcome make the next round. So others do whatever a lost rank held, at whichever
+    step it was lost.
 
-    Items that were in the hands of a rank when it was lost may be what killed it. They are done one
-    by one, after all others, and given up when a second rank is lost with them.
+    Items that a rank held when it was lost may have killed it. These suspects are done one by one,
+    after all others, and given up when a second rank is lost with them.
 
     Args:
         channel: of this run, that of its workers.
@@ -114,7 +114,7 @@ class Coordinator:
         self._pulsed = -math.inf
 
     def run(self, items: Iterable[int]) -> Iterator[Event]:
-        """Have these items done; go through the events to the end, then call `end`.
+        """Have these items done. Iterate over all events, then call `end`.
 
         Args:
             items: those of `costs` that are to be done.
@@ -135,11 +135,11 @@ class Coordinator:
 
     @property
     def awaited(self) -> list[int]:
-        """Ranks that have not said that they are ready."""
+        """Ranks that have not reported that they are ready."""
         return [rank for rank, each in self._ranks.items() if each.report is None]
 
     def end(self, result: Any = None) -> None:
-        """Release the workers, with a result that each of them gets; waits a little for them.
+        """Release the workers and give a result to each of them; waits a little for them.
 
         Args:
             result: of JSON's types.
@@ -157,7 +157,7 @@ class Coordinator:
                 if failed or each in gone or any("goodbye" in message for message in messages):
                     del self._ranks[each]
             time.sleep(POLL_SECONDS)
-        # A store may outlive many runs. A lost rank that comes back looks for these words, though.
+        # A store may outlive many runs. The words stay if a lost rank may come back and read them.
         if not self._ranks and not self._lost:
             for number in range(self._word + 1):
                 self._channel.forget(f"word/{number}")
@@ -215,7 +215,7 @@ class Coordinator:
             if turn - self._pulsed >= PULSE_SECONDS:
                 self._pulsed = turn
                 self._channel.add("pulse", 1)
-            # What stops this process, as Ctrl-Z does, stops the ranks too: they are not stuck.
+            # A stop of this process, as by Ctrl-Z, stops the ranks too: it is no silence of theirs.
             stopped = max(0.0, turn - last - timeout / 2)
             begin += stopped
             for each in self._ranks.values():
@@ -225,7 +225,7 @@ class Coordinator:
                 for event in self._collect(rank):
                     heard = True
                     yield event
-            # A death is looked for before the mailbox is emptied for the last time, not after.
+            # Deaths are looked up before the mailbox is emptied, so that no last message is missed.
             for rank, reason in tuple(self._deaths()):
                 yield from self._collect(rank)
                 yield from self._lose(rank, reason)
@@ -283,7 +283,7 @@ class Coordinator:
         return all(each.idle >= self._word - 1 for each in self._ranks.values())
 
     def _waits(self, each: _Rank) -> bool:
-        """Whether it is our turn, not the rank's."""
+        """Whether the rank waits for the coordinator, so that it may be silent."""
         if self._word == 0:
             return each.report is not None
         return each.idle >= self._word - 1

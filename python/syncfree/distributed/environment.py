@@ -1,4 +1,4 @@
-"""What the environment says about processes that work together and their cores, without torch."""
+"""Reads what the environment says about cooperating processes and their cores, without torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def started_by_torchrun() -> bool:
 
 
 def variable(name: str) -> str:
-    """What the launcher says.
+    """The value of an environment variable that a launcher sets.
 
     Raises:
         LauncherError: It is not set.
@@ -40,14 +40,14 @@ def variable(name: str) -> str:
 
 
 def numeric_variable(name: str, otherwise: int | None = None) -> int:
-    """The same of a number: other programs use these names too.
+    """The number in such a variable; checked, because other programs use these names too.
 
     Args:
-        name: The variable's.
-        otherwise: For one that is not set; ``None`` for one that has to be.
+        name: The variable's name.
+        otherwise: The number if it is not set; ``None`` if it has to be set.
 
     Raises:
-        LauncherError: It is not set, or to something else.
+        LauncherError: It is not set, or not set to a number.
 
     Example:
         >>> import os
@@ -80,7 +80,7 @@ def available_cores() -> int:
 def cores_of_each(processes: int) -> int:
     """Number of CPU cores for each of the processes that the parent of this one started.
 
-    They share the parent's, unless a launcher has bound this one to its own.
+    They share the parent's cores, unless a launcher has bound this process to cores of its own.
 
     Example:
         >>> from syncfree.distributed.environment import cores_of_each

@@ -58,11 +58,11 @@ def evaluate(
     strict: bool = True,
     fleet: Fleet | None = None,
 ) -> Evaluation:
-    """Run a model and metrics over a data set, with every process that calls this.
+    """Run a model and metrics over a data set, together with every process that calls this.
 
     Each rank loads items in threads, copies them on one CUDA stream and computes on another, and
-    reads values back without making the device wait. Items of equal shape form batches. Who does
-    which item is decided on the way; if a rank fails or is stuck, the others do its part.
+    reads values back without making the device wait. Items of equal shape form batches. Items are
+    handed out as ranks become free; if a rank fails or is stuck, the others do its part.
 
     Args:
         model: takes a batch of inputs; already on the device and in evaluation mode.
@@ -75,10 +75,10 @@ def evaluate(
         workers: loading threads; default, and 0: this rank's part of the host's cores.
         costs: what each item costs, in any unit, such as its pixels; default: all the same.
         schedule: `dynamic`, or fixed shares: `equal` numbers, or about equal `cost`.
-        timeout: seconds after which a rank that holds items and sends nothing is given up, and so
-            is rank 0, which leads; to begin, ranks have 300 at least.
-        strict: raise if any item failed. What the model or a metric raises fails all items of the
-            batch; with `batch=1` that is the item alone.
+        timeout: seconds after which a rank that holds items and sends nothing is given up, and also
+            rank 0, which leads; ranks have at least 300 to begin.
+        strict: raise if any item failed. An exception of the model or a metric fails all items of
+            its batch; with `batch=1` that is one item.
         fleet: default `connect()`.
 
     Returns:
@@ -87,7 +87,7 @@ def evaluate(
     Raises:
         TypeError: metrics without names, a model or metric that cannot be called, a metric that
             gives no tensor, a data set without a length or an index, a batch or workers that are no
-            whole number, or any that the model or a metric raises.
+            whole number, or one that the model or a metric raises.
         ValueError: no metric, unknown schedule, wrong costs, numbers out of range, a model in
             training mode, or names of metrics or a length of the data set other than rank 0's; the
             others then do this rank's part.
@@ -138,10 +138,10 @@ def evaluate(
             _check_terms(channel.read(_TERMS), terms)
             for item, result in inference.run(items, dataset):
                 worker.settle(item, _outcome(result))
-    except RankError:  # nobody leads, so nobody is to be told
+    except RankError:  # nobody leads, so nobody can be told
         raise
     except Exception as error:
-        # The others can finish, led from here if this is rank 0, before this rank raises.
+        # Before this rank raises, the others can finish, led from here if this is rank 0.
         worker.fail(error)
         for _ in worker.rounds():
             pass
@@ -157,13 +157,14 @@ def evaluate(
         raise
     if leader is not None:
         leader.join()
-    # Where all was done before this rank could begin. The store may be gone with rank 0 by now.
+    # For a rank that got no round, because all was done before it began. The terms are read from
+    # the result: the store may be gone with rank 0 by now.
     _check_terms(worker.result.get(_TERMS), terms)
     return _result(worker.result, names, list(metrics), strict)
 
 
 class _Leader(threading.Thread):
-    """Leads the run beside the work of rank 0."""
+    """A thread that leads the run, beside the work of rank 0."""
 
     def __init__(
         self,
@@ -202,7 +203,7 @@ class _Leader(threading.Thread):
             for event in self._coordinator.run(range(len(self._values[0]))):
                 if isinstance(event, Settled):
                     self._take(event.item, event.outcome)
-        except Exception as error:  # told to all ranks, which would wait for ever otherwise
+        except Exception as error:  # sent to all ranks, which would wait forever otherwise
             self._coordinator.end({"error": f"{type(error).__name__}: {error}"})
             return
         failures = {**self._failures, **self._coordinator.unfinished}
@@ -257,7 +258,7 @@ def _result(
 
 
 def _check(model: Model, dataset: Any, metrics: Mapping[str, Metric], schedule: str) -> None:
-    if not hasattr(metrics, "items"):  # a MetricCollection has them and is no Mapping
+    if not hasattr(metrics, "items"):  # a MetricCollection has `items`, but is no Mapping
         raise TypeError(
             f"metrics is a mapping of names to functions, but got {type(metrics).__name__}"
         )
@@ -300,7 +301,7 @@ def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
     try:
         device = torch.device("cuda", wanted) if isinstance(wanted, int) else torch.device(wanted)
     except (RuntimeError, TypeError):
-        device = torch.device("meta")  # of no use either
+        device = torch.device("meta")  # refused below
     if device.type not in ("cpu", "cuda"):
         raise DeviceError(f"evaluate works on cuda and cpu devices, but was asked for {wanted!r}")
     if device.type == "cuda" and (device.index or 0) >= gpus:
@@ -309,7 +310,7 @@ def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
             f"evaluate was asked for {wanted}, but torch sees {seen} here; without `device` it "
             "takes this rank's GPU if there is one, else the CPU"
         )
-    # Without a number it is the current one, which other threads do not share.
+    # `cuda` without a number is the current device, which other threads do not share.
     return torch.device("cuda", torch.cuda.current_device()) if device == _ANY_GPU else device
 
 

@@ -12,7 +12,7 @@ from syncfree.distributed.channel import Channel
 from syncfree.distributed.environment import numeric_variable, started_by_torchrun
 from syncfree.distributed.rendezvous import STORE_TIMEOUT, Note, meet, say_nothing
 
-# Its stores are not among the names that it shows to type checkers.
+# Its stores are not among the names that torch.distributed shows to type checkers.
 _dist: Any = torch.distributed
 
 
@@ -35,10 +35,10 @@ class Fleet:
     local_rank: int = 0
 
     def next_run(self, kind: str) -> Channel:
-        """The conversation of the next run of a kind; all ranks begin runs in the same order.
+        """The channel of the next run of a kind; all ranks begin runs in the same order.
 
-        The store may outlive this process, as that of `torchrun` does: the next script of the job
-        would find what this one left there. So the store counts the runs, not the process.
+        The store counts the runs, not the process: it may outlive this process, as that of
+        `torchrun` does, and the next script of the job would find what this one left there.
         """
         number = Channel(self.store, "runs").add(f"{kind}/{self.rank}", 1)
         return Channel(self.store, f"{kind}/{number}")
@@ -47,8 +47,8 @@ class Fleet:
 def connect(note: Note = say_nothing) -> Fleet:
     """The fleet that this process belongs to.
 
-    That is the default process group where one has been made, else what the environment variables
-    of `torchrun` say, else this process alone.
+    That is the default process group if there is one, else the processes that the environment
+    variables of `torchrun` name, else this process alone.
 
     Args:
         note: called once with ranks for which this one has waited for some seconds.
@@ -79,8 +79,8 @@ def _local_rank() -> int:
 
 
 def _of_this_start(store: Any) -> Any:
-    """The part of a store in which processes that `torchrun` started again find nothing old."""
-    # Its store outlives them: what had been handed out before would not be handed out again.
+    """The part of a store in which processes that `torchrun` has restarted find nothing old."""
+    # The store outlives them: what was handed out before the restart would not be done again.
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return store if restarts == "0" else _dist.PrefixStore(f"restart-{restarts}", store)
 

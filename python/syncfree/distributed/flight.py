@@ -1,4 +1,7 @@
-"""Keeps a few batches under way on a device, and makes them smaller when memory runs out."""
+"""Keeps a few batches in flight on a device, and makes them smaller when memory runs out.
+
+A batch is in flight, or under way, from its submission until it lands: until it was waited for.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,8 @@ class Flight(Generic[Item, Work]):
 
     Args:
         submit: starts work on a batch.
-        depth: batches under way at once; with 0 each has landed once it was sent, for a device
-            that the host does not run ahead of.
+        depth: batches under way at once; with 0 each batch lands as soon as it is sent, for a
+            device on which `submit` itself does the work.
     """
 
     def __init__(
@@ -46,15 +49,15 @@ class Flight(Generic[Item, Work]):
     def send(self, batch: Sequence[Item]) -> Iterator[Work | tuple[Sequence[Item], Exception]]:
         """Submit a batch; yields work that has landed meanwhile, and batches that failed.
 
-        Only one item that does not fit alone fails for lack of memory. Other errors of the
-        submission fail the batch, but for those of an import, which are raised.
+        Only a single item that does not fit alone fails for lack of memory. Other errors of the
+        submission fail the batch, except import errors, which are raised.
         """
         rest = batch
         while rest:
             part = rest[: self._most]
             try:
                 work = self._submit(part)
-            except ImportError:  # such as a library of ours that is missing, for every batch
+            except ImportError:  # such as a missing library of ours, which every batch needs
                 raise
             except Exception as error:
                 alone = not self._flying
@@ -76,7 +79,7 @@ class Flight(Generic[Item, Work]):
                 self._most = (len(part) + 1) // 2
 
     def land_all(self, but: int = 0) -> Iterator[Work]:
-        """Wait for everything under way but the latest few, oldest first."""
+        """Wait for all batches under way, oldest first, except the latest ``but``."""
         while len(self._flying) > but:
             yield self._land()
 

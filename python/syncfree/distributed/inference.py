@@ -1,4 +1,4 @@
-"""Runs a model and metrics over items on one device: load, copy and compute go on at once."""
+"""Runs a model and metrics over items on one device: loading, copying and computing overlap."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Metric = Callable[[Tensor, Tensor], Tensor]
 _AHEAD_PER_WORKER = 3
 _MOST_TOGETHER = 64
 _CPU_TOGETHER = 8
-_NO_MORE = -1  # where an item's index is asked for
-_WAITING_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
+_NO_MORE = -1  # in place of an item's index
+_WAITING_BATCHES = 4  # items for so many may wait in incomplete ones, so that results keep coming
 _AS_SOME_DO = "SSIM with reduction='none', or PSNR with reduction='none' and dim=(1, 2, 3)"
 
 
@@ -96,7 +96,7 @@ class Inference:
         """Values of each item, or why it has none, in the order in which they are done.
 
         Args:
-            items: indices, taken a few ahead; at None what is held is put under way first.
+            items: indices, taken a few ahead; at None, items that are held are submitted first.
             data: gives an input and a target for an index.
 
         Raises:
@@ -105,7 +105,7 @@ class Inference:
         """
         on_gpu = self._device.type == "cuda"
         submit = self._submit_cuda if on_gpu else self._submit_cpu
-        # What a CPU has measured is done: nobody who is killed then shall lose it.
+        # On a CPU each batch lands at once: a process that is killed later must not lose it.
         flight = Flight[Loaded, Values](submit, BATCHES_IN_FLIGHT if on_gpu else 0)
         pool = ThreadPoolExecutor(self._workers, thread_name_prefix="syncfree-load")
         try:
@@ -184,11 +184,11 @@ class Inference:
         if self._device.type != "cuda":
             return _CPU_TOGETHER
         if self._bytes_per_element is None:
-            return 1  # whose memory tells about larger batches
+            return 1  # its memory tells how large batches may be
         if item.layout not in self._together:
             free = free_bytes(self._device) or 0
             each = max(1.0, self._bytes_per_element * item.input.numel())
-            # One more batch than wait is being submitted; half of the memory is left to others.
+            # One more than those in flight is being submitted; half of the memory is for others.
             most = free / (2 * (BATCHES_IN_FLIGHT + 1) * each)
             self._together[item.layout] = int(min(_MOST_TOGETHER, max(1.0, most)))
         return self._together[item.layout]
@@ -266,6 +266,6 @@ class Inference:
 def _uploaded(samples: Sequence[Tensor], device: torch.device) -> Tensor:
     first = samples[0]
     batch = torch.empty((len(samples), *first.shape), dtype=first.dtype, device=device)
-    # One call, since after each the host queues for Python's lock behind all loading threads.
+    # One call, since after each call the host queues for the GIL behind all loading threads.
     torch._foreach_copy_(batch.unbind(), list(samples), non_blocking=True)
     return batch

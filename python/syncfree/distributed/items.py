@@ -1,4 +1,4 @@
-"""What a data set gives for an index, as tensors: by the rules of torch's `default_collate`."""
+"""Converts what a data set gives for an index to tensors, as torch's `default_collate` does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tensors_of(given: Any) -> tuple[Tensor, Tensor]:
     """
     try:
         if isinstance(given, Mapping):
-            raise TypeError  # would be unpacked to its keys
+            raise TypeError  # a mapping would be unpacked to its keys
         source, target = given
     except (TypeError, ValueError):
         count = f" of {len(given)}" if isinstance(given, tuple | list) else ""
@@ -31,8 +31,8 @@ def tensors_of(given: Any) -> tuple[Tensor, Tensor]:
 def _as_tensor(what: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if type(value).__module__ == "numpy":  # asked as torch does, without importing it
-        # A copy has no negative strides and may be written to, as torch wants it.
+    if type(value).__module__ == "numpy":  # tested as torch does, without importing NumPy
+        # A copy has no negative strides and may be written to, as torch requires.
         array = value.copy()
         if array.dtype.kind in "biufc":
             return torch.as_tensor(array, device="cpu")

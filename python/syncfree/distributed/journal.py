@@ -1,4 +1,4 @@
-"""What each rank has done, on disk as it goes, so that a run cut short can be completed."""
+"""Journals of what each rank has done, written as it goes, to complete a run that was cut short."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Journal:
     Args:
         folder: of the journals of all ranks and runs; made if it is missing.
         rank: of the writer.
-        heading: what was asked for; entries of another heading are not to be used.
+        heading: what was asked for; entries of journals with another heading must not be used.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""Starts one process per device on this host, holds the store for them, and sees them die."""
+"""Starts one process per device on this host, holds their store, and notices when they die."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from syncfree.errors import RankError
 
 _HOST = "127.0.0.1"
 _LAST_SECONDS = 30.0
-_RAISED = "syncfree/launcher/raised/{}"  # by a rank's function
-_MOST_BYTES = 65536  # of what it says; a store takes some megabytes
+_RAISED = "syncfree/launcher/raised/{}"  # key of the exception that ended a rank's function
+_MOST_BYTES = 65536  # of its text; a store takes some megabytes
 
 
 class Launcher:
     """Processes that run one function, with a store in this process.
 
-    As the store is here, the death of any of them leaves the others able to talk. Leaving the
-    `with` block ends those that are still running.
+    As the store is here, the others can still communicate when any of them dies. Leaving the `with`
+    block ends those that are still running.
 
     Args:
         function: called as `function(fleet, device, *arguments)` in each process. It must be
@@ -64,7 +64,7 @@ class Launcher:
         }
 
     def __enter__(self) -> Launcher:
-        # It lets Ctrl-C through when it starts, as it would with the first process.
+        # Before SIGINT is blocked: the tracker, which starts with the first process, unblocks it.
         resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -73,7 +73,7 @@ class Launcher:
                     process.start()
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        except BaseException:  # such as Ctrl-C, which comes now; nothing calls `__exit__`
+        except BaseException:  # such as a Ctrl-C that was held back; `__exit__` is not called
             for process in self._processes.values():
                 if process.pid is not None:
                     process.kill()
@@ -131,7 +131,7 @@ class Launcher:
                     raise RankError({rank: _how(process.exitcode, self._raised(rank))})
 
     def _raised(self, rank: int) -> str:
-        """The exception that ended a rank's function, as its traceback ends; empty for none."""
+        """The exception that ended a rank's function, as a traceback ends; empty if none did."""
         key = _RAISED.format(rank)
         return self.store.get(key).decode(errors="replace") if self.store.check([key]) else ""
 
@@ -168,7 +168,7 @@ def _check_function(function: Callable[..., None]) -> None:
     if not callable(function):
         raise TypeError(f"launch calls a function, but got {function!r}")
     if not isinstance(function, FunctionType):
-        return  # it may hold what multiprocessing pickles in its own way, such as a queue
+        return  # other callables may hold what only multiprocessing can pickle, such as a queue
     try:
         pickle.dumps(function)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
@@ -213,8 +213,8 @@ def _run(
     device: str,
     arguments: tuple[Any, ...],
 ) -> None:
-    # Ctrl-C goes to all processes of a terminal; the launcher's answers for all. While they
-    # imported it was held back: a traceback of each would be all that they had to say.
+    # Ctrl-C goes to all processes of a terminal; only the launcher handles it. While they imported
+    # it was held back: each process would only have printed a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # What torchrun sets, so that the function may also make a process group or call connect().
@@ -230,14 +230,14 @@ def _run(
     )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
-    if "OMP_NUM_THREADS" not in os.environ:  # torch takes all cores for each process
+    if "OMP_NUM_THREADS" not in os.environ:  # else torch uses all cores in each process
         torch.set_num_threads(cores_of_each(world))
     store = open_store(_HOST, port)
     try:
         function(Fleet(store, rank, world, rank), device, *arguments)
     except Exception as error:
         text = "".join(format_exception_only(error)).strip()
-        with suppress(Exception):  # what the function raised is what is to be seen
+        with suppress(Exception):  # the function's own error is the one to be seen
             store.set(_RAISED.format(rank), text.encode(errors="backslashreplace")[:_MOST_BYTES])
         raise  # multiprocessing shows the traceback
 

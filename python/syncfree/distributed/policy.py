@@ -1,4 +1,4 @@
-"""How work is divided over ranks: two fixed divisions, and the size of a chunk taken on the way."""
+"""How work is divided over ranks: two fixed divisions, and the size of chunks that ranks claim."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FRONT = (1 << _BITS) - 1
 def order_by_cost(costs: Sequence[float]) -> list[int]:
     """Items from the most to the least expensive; equal ones keep their order.
 
-    What is handed out last bounds how unevenly the ranks end, so it should be small.
+    The items handed out last bound how unevenly the ranks end, so they should be small.
 
     Reference:
         Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
@@ -72,8 +72,8 @@ def cost_shares(costs: Sequence[float], world: int) -> list[list[int]]:
 class Cursor(NamedTuple):
     """How much of a list has been handed out: from its front, and from its back.
 
-    Both counts fit one 64-bit counter, which a store changes in one step: whoever adds to it learns
-    what all others had taken before.
+    Both counts fit into one 64-bit counter, which a store changes atomically: a rank that adds to
+    it learns what all others had taken before.
     """
 
     front: int
@@ -81,22 +81,22 @@ class Cursor(NamedTuple):
 
     @classmethod
     def unpack(cls, counter: int) -> Cursor:
-        """The cursor that `pack` made a counter of."""
+        """The cursor that `pack` has turned into a counter."""
         return cls(counter & _FRONT, counter >> _BITS)
 
     def pack(self) -> int:
-        """The counter; those of two cursors add up to that of both together."""
+        """The counter; the counters of two cursors add up to that of both together."""
         return self.back << _BITS | self.front
 
 
 class ChunkSizes:
     """What a rank should take next of a list that is sorted from expensive to cheap.
 
-    A chunk costs the remaining work times the rank's share of the total speed, divided by
+    The cost of a chunk is the remaining cost times the rank's share of the total speed, divided by
     `divisor`: large while much is left, single items at the end, and smaller for a slow rank (a
-    fast one comes back sooner). It is taken from the expensive front, as what is done last should
-    be small. A rank of which nothing is known yet, or that is slow, takes from the cheap back
-    instead: what it holds ends late.
+    fast one comes back sooner). It is taken from the expensive front, because what is done last
+    should be small. A rank that has not been measured, or is slow, takes from the cheap back
+    instead: its items end late.
 
     Args:
         costs: of the items, in the order of the list; all at least 0.
@@ -125,9 +125,9 @@ class ChunkSizes:
         return self._ends[end] - self._ends[begin] if begin < end else 0.0
 
     def take(self, taken: Cursor, share: float | None) -> Cursor:
-        """How much to take, from one of the ends, when so much is taken already.
+        """How much to take, from one of the ends, given what is taken already.
 
-        At least one item, also if none is left: the caller finds out when it claims.
+        At least one item, also if none is left: the claim then gets nothing.
 
         Args:
             taken: what all ranks have taken.
@@ -138,9 +138,10 @@ class ChunkSizes:
         begin, end = taken.front, len(self._ends) - 1 - taken.back
         if begin >= end:
             return Cursor(1, 0)
-        # A speed measured too high would cost far more than the claims that a fast rank makes more.
+        # No more than an equal share: a speed measured too high would cost far more than the
+        # additional claims of a fast rank.
         part = min(share, 1 / self._world) / self._divisor
-        # The limit on the number keeps items without cost from going to one rank.
+        # The limit on the number keeps items of cost 0 from all going to one rank.
         most = max(1, int((end - begin) * part))
         budget = (self._ends[end] - self._ends[begin]) * part
         if share * self._world < SLOW:

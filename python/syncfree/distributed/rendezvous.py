@@ -1,4 +1,4 @@
-"""Meets the processes that the environment names, within bounds of time, and open to Ctrl-C."""
+"""Meets the processes that the environment names, with time limits and interruptible by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncfree.distributed.channel import Channel
 from syncfree.distributed.environment import numeric_variable, variable
 from syncfree.errors import RankError
 
-# Its stores are not among the names that it shows to type checkers.
+# Its stores are not among the names that torch.distributed shows to type checkers.
 _dist: Any = torch.distributed
 STORE_TIMEOUT = timedelta(seconds=300)
 _NOTE_SECONDS = 10.0
@@ -25,11 +25,11 @@ Note = Callable[[Sequence[int]], None]
 
 
 def say_nothing(ranks: Sequence[int]) -> None:
-    """The note of a library, which does not print."""
+    """The default note: a library does not print."""
 
 
 class Patience:
-    """Bounds a wait for other ranks, and tells of one that is long.
+    """Limits a wait for other ranks, and reports a long one.
 
     Args:
         seconds: after which they are given up.
@@ -43,10 +43,10 @@ class Patience:
         self._begin = time.monotonic()
 
     def spend(self, missing: Sequence[int], reason: str = "did not come") -> None:
-        """Look at the time; call it again and again while ranks are missing.
+        """Check the time; to be called again and again while ranks are missing.
 
         Raises:
-            RankError: it is up.
+            RankError: the time is up.
         """
         waited = time.monotonic() - self._begin
         if waited > self._seconds:
@@ -59,7 +59,7 @@ class Patience:
 def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
     """The store, rank and number of processes that the variables of `torchrun` name.
 
-    torch's own rendezvous waits for half an hour without a word, in C++, where no Ctrl-C arrives.
+    torch's own rendezvous waits silently for half an hour, in C++, where Ctrl-C does not arrive.
 
     Args:
         note: called once if others do not come within some seconds.
@@ -70,7 +70,7 @@ def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
     """
     rank, world = numeric_variable("RANK"), numeric_variable("WORLD_SIZE")
     host, port = variable("MASTER_ADDR"), numeric_variable("MASTER_PORT")
-    # Where there is an agent, as of `torchrun`, it holds the store and has started all ranks.
+    # An agent, if there is one as with `torchrun`, holds the store and has started all ranks.
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     holds_store = rank == 0 and not has_agent
     patience = Patience(STORE_TIMEOUT.total_seconds(), note)
@@ -88,7 +88,7 @@ def meet(note: Note = say_nothing) -> tuple[Any, int, int]:
     )
     here = Channel(store, "here")
     here.add(str(rank), 1)
-    # The store ends with the process that holds it, which a rank that is late must find.
+    # The process that holds the store waits for all ranks, since the store ends with it.
     others = range(1, world) if holds_store else ()
     while missing := [other for other in others if not here.add(str(other), 0)]:
         patience.spend(missing)

@@ -14,14 +14,14 @@ from syncfree.distributed.policy import DIVISOR, order_by_cost
 class DynamicSampler(Sampler[int]):
     """Gives each index of a data set to one rank, whichever asks next.
 
-    In place of `torch.utils.data.DistributedSampler` for evaluation: nothing is padded or done
+    A replacement for `torch.utils.data.DistributedSampler` in evaluation: nothing is padded or done
     twice, and a slow GPU or a few large images do not hold the others up. Which indices a rank gets
     differs from run to run, so key results by index. A rank takes chunks in proportion to its
     measured speed and to what is left; each iteration over the sampler is a new pass. It has no
-    `len`, nor has a `DataLoader` with it: how many indices a rank gets shows at the pass's end.
+    `len`, nor has a `DataLoader` with it: only the end of a pass shows how many indices a rank got.
 
-    All ranks make their samplers in the same order and iterate over each as often. If a rank
-    fails, what it held stays undone; `evaluate` gives it to the others.
+    All ranks must make their samplers in the same order and iterate over each equally often. If a
+    rank fails, its indices stay undone; `evaluate` gives them to the others.
 
     Args:
         data: the data set, or its length.
@@ -30,6 +30,7 @@ class DynamicSampler(Sampler[int]):
         divisor: the larger, the finer the chunks.
 
     Raises:
+        TypeError: `data` is neither a data set with a length nor an integer.
         ValueError: `costs` has another length than the data, or a negative number; a negative
             length, or a divisor that is not more than 0.
 
@@ -74,7 +75,7 @@ class DynamicSampler(Sampler[int]):
         while chunk := claims.take():
             for place in chunk:
                 yield self._order[place]
-                # Being asked for the next one is all that tells that it is done, or under way.
+                # The request for the next index is the sign that this one is done or under way.
                 claims.done(place)
 
 
@@ -82,13 +83,13 @@ def check_costs(costs: Sequence[float] | None, length: int) -> Sequence[float]:
     """The costs, or ones.
 
     Raises:
-        ValueError: another number of them, or one that is negative or no number.
+        ValueError: their number is not `length`, or one is negative or not finite.
     """
     if costs is None:
         return [1.0] * length
     if len(costs) != length:
         raise ValueError(f"expected a cost for each of {length} items, got {len(costs)}")
-    numbers = [float(cost) for cost in costs]  # those of numpy and torch are no JSON
+    numbers = [float(cost) for cost in costs]  # numbers of NumPy and torch are not JSON
     wrong = next((item for item, cost in enumerate(numbers) if not 0 <= cost < float("inf")), None)
     if wrong is not None:
         raise ValueError(f"costs are finite and at least 0; item {wrong} has {costs[wrong]}")

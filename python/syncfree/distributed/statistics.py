@@ -1,4 +1,4 @@
-"""What each rank did with its time, how well the work was spread, and who held the others up."""
+"""What each rank did with its time, how well work was spread, and which ranks were stragglers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 STRAGGLER = 0.75
 """A rank slower than this part of the fastest one is a straggler, as in NVIDIA's NVRx."""
 
-_JUDGED_SECONDS = 1.0  # of work; less says nothing
+_JUDGED_SECONDS = 1.0  # of work; a speed over less time says nothing
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """One rank's own account.
+    """What one rank reports of itself.
 
     Args:
         rank: its number.
@@ -53,7 +53,7 @@ class RankStatistics:
     """One rank among the others.
 
     Args:
-        report: its own account.
+        report: of the rank itself.
         idle_share: part of the whole run in which its device did nothing.
         transfer_share: part of its busy time with copies.
         speed: cost per active second over that of the fastest rank; `None` if it did nothing.
@@ -114,11 +114,11 @@ def compare_ranks(
     reissued: int = 0,
     restored: int = 0,
 ) -> FleetStatistics:
-    """Set the accounts of all ranks against one another.
+    """Compare the reports of all ranks.
 
-    Speeds are costs over active time, so that a rank that got less, because it is slow, is not
-    taken for a fast one. Nobody is called a straggler for less than a second of work. Lost ranks
-    are left out of imbalance and efficiency.
+    Speeds are costs over active time, so that a rank that got less because it is slow is not taken
+    for a fast one. No rank is called a straggler if one has worked for less than a second. Lost
+    ranks are left out of imbalance and efficiency.
 
     Args:
         reports: of each rank.
@@ -182,7 +182,7 @@ def _reason(slow: RankReport, reports: Sequence[RankReport]) -> str:
     if slow.throttled:
         return "throttle"
     clocks = [each.clock_mhz for each in reports if each.clock_mhz is not None]
-    # 10 % is the step at which a clock ramp is told from noise elsewhere as well.
+    # 10 % is the step that distinguishes a clock ramp from noise elsewhere as well.
     if slow.clock_mhz is not None and slow.clock_mhz < 0.9 * max(clocks):
         return "clock"
     return "device"

@@ -1,4 +1,4 @@
-"""A rank's side of a run: takes items, sends what became of them, waits for the next word."""
+"""A rank's side of a run: claims items, sends their outcomes, waits for the next word."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class Worker:
         self._mailbox.post({"ready": asdict(self._report())})
 
     def rounds(self) -> Iterator[Iterator[int | None]]:
-        """Items to be done, some at a time; ends when the coordinator says so, with its `result`.
+        """Iterators of items to be done; ends when the coordinator says so, and sets `result`.
 
-        None among them asks to get under way what is held, before more is taken from the others.
+        None among the items asks to submit the items that are held before more are claimed.
 
-        All of one iterator must be settled before the next is asked for.
+        All items of one iterator must be settled before the next iterator is asked for.
 
         Raises:
             RankError: the coordinator gives no sign of life.
@@ -134,7 +134,7 @@ class Worker:
             return
         self._looked += since
         before, self._pulse = self._pulse, self._channel.add("pulse", 0)
-        # One long pause is this process', which was stopped.
+        # One long pause is not the coordinator's: this process was stopped.
         self._silent = self._silent + min(since, self._timeout / 2) if self._pulse == before else 0
         timeout = self._timeout if self._pulse else max(START_SECONDS, self._timeout)
         if self._silent > timeout:
@@ -169,7 +169,7 @@ class Worker:
             self._flush()
 
     def _announced(self, items: list[int]) -> Iterator[int]:
-        # So that the coordinator knows what was in the hands of a rank that dies.
+        # So that the coordinator knows what a rank that dies was holding.
         self._mailbox.post({"claimed": items})
         yield from items
 

@@ -30,7 +30,7 @@ __all__ = [
     "safe_divide",
     "structural_similarity_index_measure",
 ]
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

@@ -1,4 +1,4 @@
-"""Arguments of any kind, as what the ops take."""
+"""Converts arguments of any type to what the ops take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def text_of(value: object) -> str:
-    """What was given, for an error; of a batch that was given for an option its shape."""
+    """A value as text for an error; its shape if a batch was given for an option."""
     if isinstance(value, Tensor) and value.numel() != 1:
         return (
             f"a tensor of shape {list(value.shape)}. Options are given where a metric is made, "
@@ -23,7 +23,7 @@ def text_of(value: object) -> str:
 
 def number(name: str, value: Any, expected: str = "a number") -> float:
     """A real number, or a tensor of one element that the host can read, as a float."""
-    if type(value) is float:  # the usual call, kept quick
+    if type(value) is float:  # fast path of the usual call
         return value
     _require_on_host(name, value)
     problem: type[Exception] = TypeError
@@ -47,7 +47,7 @@ def integer(name: str, value: Any, expected: str = "an integer") -> int:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A number of numpy, torch or another library as Python's own; what is none stays as it is."""
+    """A number of NumPy, torch or another library as a Python number; other values unchanged."""
     if value is None or isinstance(value, (int, float, str)):
         return value
     _require_on_host(name, value)
@@ -60,11 +60,11 @@ def plain(name: str, value: Any) -> Any:
 def require_tensors(
     first: object, second: object, names: tuple[str, str] = ("preds", "target")
 ) -> None:
-    """Raises for lists, arrays and whatever else is no tensor."""
+    """Raises TypeError for lists, arrays and anything else that is no tensor."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return
     for name, value in zip(names, (first, second), strict=True):
-        # torch.fx and others trace with what only stands for a tensor.
+        # torch.fx and others trace with objects that stand for tensors.
         if not isinstance(value, Tensor) and not hasattr(type(value), "__torch_function__"):
             kind = "None" if value is None else type(value).__name__
             raise TypeError(
@@ -86,7 +86,7 @@ def _tensor_advice(name: str, value: object) -> str:
 
 
 def require_summed(*states: object) -> None:
-    """Raises for a state that is a list where a batch is added to tensors."""
+    """Raises TypeError for a list state, where a batch is to be added to tensors."""
     if any(isinstance(state, list) for state in states):
         raise TypeError(
             "Expected states that are tensors, but got a list, which a metric has by its `dim` or "
@@ -95,7 +95,7 @@ def require_summed(*states: object) -> None:
 
 
 def _require_on_host(name: str, value: object) -> None:
-    # Of a whole batch it is not the place that is wrong.
+    # If a whole batch was given, its device is not what is wrong.
     if isinstance(value, Tensor) and value.device.type != "cpu" and value.numel() == 1:
         raise TypeError(
             f"Expected argument `{name}` in host memory, but got a tensor on {value.device}, for "

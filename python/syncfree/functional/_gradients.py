@@ -1,6 +1,6 @@
-"""Calls ops so that a gradient is recorded where one is wanted, and only there.
+"""Calls ops so that a gradient is recorded if and only if an input requires one.
 
-Callers have made sure of tensors.
+Callers have checked that the inputs are tensors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.compiler import is_dynamo_compiling
 
 from syncfree._ops.gradient import Differentiable
 
-# Of torch's own `Function.apply`, which asks it at each call.
+# The function that torch's own `Function.apply` asks at each call.
 _is_transformed: Callable[[], bool] = getattr(
     torch._C, "_are_functorch_transforms_active", lambda: False
 )
@@ -28,7 +28,7 @@ def with_gradient(
     target: Tensor,
     *args: Any,
 ) -> Any:
-    """``op(preds, target, *args)``, through its ``differentiable`` form if an input wants that."""
+    """``op(preds, target, *args)``, in its ``differentiable`` form if a gradient is recorded."""
     if forward_ad._current_level >= 0:
         refuse_forward_mode(op, preds, target)
     if (preds.requires_grad or target.requires_grad) and torch.is_grad_enabled():
@@ -36,7 +36,7 @@ def with_gradient(
         if is_dynamo_compiling():
             return differentiable.apply(preds, target, *args)  # type: ignore[no-untyped-call]
         return differentiable.quick(preds, target, *args)
-    # Without the frame and two tuples of the overload, which alone torch.compile knows.
+    # `_op` saves the frame and two tuples of the overload, the form that torch.compile knows.
     if not is_dynamo_compiling():
         op = getattr(op, "_op", op)
     return op(preds, target, *args)
@@ -57,11 +57,11 @@ class _WithoutGradient(torch.autograd.Function):
 
 
 def without_gradient(op: Callable[..., Any], preds: Tensor, target: Tensor, *args: Any) -> Any:
-    """``op(preds, target, *args)``; where a gradient would be recorded, backward raises."""
+    """``op(preds, target, *args)``; if a gradient would be recorded, the backward pass raises."""
     if forward_ad._current_level >= 0:
         refuse_forward_mode(op, preds, target)
     wanted = preds.requires_grad or target.requires_grad
-    # Dynamo would run the backward that only raises while it traces.
+    # While it traces, dynamo would run the backward pass that only raises.
     if wanted and torch.is_grad_enabled() and not is_dynamo_compiling():
         _refuse_transforms(op)
         return _WithoutGradient.apply(op, preds, target, *args)  # type: ignore[no-untyped-call]
@@ -75,12 +75,12 @@ _SUPPORTED = (
 
 
 def is_transformed() -> bool:
-    """Whether torch.func maps or differentiates what runs; dynamo traces through neither."""
+    """Whether torch.func maps or differentiates the running code; dynamo traces neither."""
     return not is_dynamo_compiling() and _is_transformed()
 
 
 def _name(op: Callable[..., Any]) -> str:
-    schema = getattr(op, "_schema", None)  # none of a function that calls several
+    schema = getattr(op, "_schema", None)  # a function that calls several ops has none
     return str(op.__name__ if schema is None else schema.name)
 
 
@@ -93,7 +93,7 @@ def _refuse_transforms(op: Callable[..., Any]) -> None:
 
 
 def refuse_forward_mode(op: Callable[..., Any], *images: Tensor) -> None:
-    """Without a rule of our own torch takes the derivative for zero, and says nothing."""
+    """Raises for dual tensors: without a rule of ours torch silently takes a derivative of 0."""
     if any(forward_ad.unpack_dual(each).tangent is not None for each in images):
         raise NotImplementedError(
             f"{_name(op)} has no derivative in forward mode, as torch.func.jvp and jacfwd ask "

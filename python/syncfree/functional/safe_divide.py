@@ -1,4 +1,4 @@
-"""Division that never waits to ask whether a denominator is zero."""
+"""Division that does not make the host wait to find zero denominators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def safe_divide(num: Tensor, denom: Tensor, zero_division: float = 0.0) -> Tenso
         RuntimeError: If the shapes do not broadcast, the devices differ, or a dtype is neither
             floating, integer nor bool.
         TypeError: If ``num`` or ``denom`` is not a dense tensor, or ``zero_division`` no number.
-        NotImplementedError: In the backward pass, which it does not have.
+        NotImplementedError: In the backward pass, which is not implemented.
 
     Example:
         >>> import torch

@@ -14,7 +14,7 @@ __all__ = [
     "PeakSignalNoiseRatio",
     "StructuralSimilarityIndexMeasure",
 ]
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

@@ -1,4 +1,4 @@
-"""What the SSIM classes share: their options, and a mean over images in two states."""
+"""The base of the SSIM classes: their options, and a mean over images in two states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncfree.functional.image._ssim_arguments import Reduction
 
 
 class SimilarityMetric(SyncFreeMetric):
-    """Mixed in before a TorchMetrics class that keeps ``similarity`` and ``total``.
+    """A mixin that comes before a TorchMetrics class with the states ``similarity`` and ``total``.
 
     Options are read anew at each call, as TorchMetrics reads them.
     """
@@ -33,7 +33,7 @@ class SimilarityMetric(SyncFreeMetric):
         data_range: float | tuple[float, float] | None
         k1: float
         k2: float
-        similarity: Any  # a tensor, or a list of them without a reduction
+        similarity: Any  # a tensor, or without a reduction a list of them
         total: Tensor
         _enable_grad: bool  # whether states are to carry gradients
 
@@ -44,16 +44,16 @@ class SimilarityMetric(SyncFreeMetric):
         return self.preset == "torchmetrics"
 
     def extra_repr(self) -> str:
-        """The definition, where it is not TorchMetrics'."""
+        """The preset, if it is not TorchMetrics'."""
         return "" if self._follows_torchmetrics() else f"preset={self.preset!r}"
 
     def _check_options(self) -> None:
-        """Raises at construction what otherwise the first batch would."""
+        """Raises at construction the errors that otherwise the first batch would raise."""
         window = self.gaussian_kernel, self.sigma, self.kernel_size
         check_ssim_options(self.data_range, *window, self.k1, self.k2)
 
     def _options(self, reduction: Reduction) -> tuple[Any, ...]:
-        """Those of `ssim_arguments`."""
+        """The options that `ssim_arguments` takes."""
         window = self.gaussian_kernel, self.sigma, self.kernel_size
         return self.data_range, *window, reduction, self.k1, self.k2, self.preset
 
@@ -65,12 +65,12 @@ class SimilarityMetric(SyncFreeMetric):
         if self._keeps_values():
             self.similarity.append(values)
         else:
-            # The batch's state, which is added to one of this dtype.
+            # This state holds the batch alone; it is added to a total of this dtype later.
             added = self.similarity + values.sum()
             self.similarity = added.to(self.similarity.dtype)
 
     def _reductions_of_states(self) -> dict[str, Any]:
-        # Maps and contrasts come so too, in TorchMetrics as well: each stays beside its image.
+        # By process, as maps and contrasts come in TorchMetrics too: each stays with its image.
         reductions = super()._reductions_of_states()
         if reductions["similarity"] is None:
             reductions["similarity"] = by_process
@@ -86,7 +86,7 @@ class SimilarityMetric(SyncFreeMetric):
 
 
 def wants_gradient(preds: Tensor, target: Tensor) -> bool:
-    """Whether autograd would record what is made of these images."""
+    """Whether autograd would record an op on these images."""
     if not torch.is_grad_enabled():
         return False
     require_tensors(preds, target)
@@ -94,6 +94,6 @@ def wants_gradient(preds: Tensor, target: Tensor) -> bool:
 
 
 def as_result(kept: Tensor) -> Tensor:
-    """A copy of what a list state keeps, for the caller; of one element as a scalar."""
+    """A copy, for the caller, of a tensor that a list state keeps; one element becomes a scalar."""
     copy = kept.clone()
     return copy.squeeze() if copy.numel() == 1 else copy

@@ -29,23 +29,23 @@ from syncfree.image._similarity import SimilarityMetric, as_result, wants_gradie
 class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsMsSsim):
     """Multi-scale structural similarity of all images seen since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments (``kernel_size`` comes before
-    ``sigma``, unlike in the function), states and answers. `update` and `forward` run the
-    function's kernels; the one that multiplies also adds the batch to the states. The host never
+    It has the arguments (``kernel_size`` comes before ``sigma``, unlike in the function), states
+    and results of TorchMetrics' class of the same name. `update` and `forward` run the function's
+    kernels; the one that multiplies the means also adds the batch to the states. The host never
     waits. What is added is the float64 sum over the batch. With ``reduction="none"`` the values of
     all images are kept.
 
     The batch's value that `forward` returns has the gradient of
     :func:`syncfree.functional.image.multiscale_structural_similarity_index_measure` if an image
-    requires one; that function is then called too.
+    requires one; that function is then called as well.
 
     Args:
         gaussian_kernel: See the function, as for all that follow.
         kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
             Gaussian.
         sigma: Standard deviation of the Gaussian window.
-        reduction: Of the images' values: ``"elementwise_mean"`` over the images of all batches,
-            ``"sum"``, or ``"none"`` (``None``) for one value per image.
+        reduction: How the images' values are reduced: ``"elementwise_mean"`` over the images of all
+            batches, ``"sum"``, or ``"none"`` (``None``) for one value per image.
         data_range: A number, an interval ``(low, high)`` to clamp to, or ``None``: the range of
             each batch, found again at each scale.
         k1: Constant of the luminance term.
@@ -122,7 +122,7 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         """
         if not wants_gradient(preds, target):
             self._add(preds, target)
-        elif self._enable_grad:  # a subclass makes its value of the states
+        elif self._enable_grad:  # a subclass computes its value from the states
             self._add_with_gradient(self._differentiable(preds, target, "none"))
             self.total = self.total + len(preds)
         else:
@@ -163,7 +163,7 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
         return value
 
     def _add_by_preset(self, preds: Tensor, target: Tensor) -> Tensor:
-        """The states stay where they are here too."""
+        """Adds a batch in a preset's definition; the states keep their memory here too."""
         preds, target = as_images(preds, target)
         if forward_ad._current_level >= 0:
             refuse_forward_mode(multiscale_ssim_update, preds, target)

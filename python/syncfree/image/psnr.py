@@ -35,17 +35,17 @@ __all__ = ["PeakSignalNoiseRatio"]
 class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     """Peak signal-to-noise ratio of all images seen since the last reset, in decibels.
 
-    TorchMetrics' class of the same name, with its arguments, states and answers; the host never
+    It has the arguments, states and results of TorchMetrics' class of the same name; the host never
     waits. Without ``dim`` the squared errors of all batches are pooled, which is not the mean of
     their ratios; `update`, `forward` and `compute` are one launch each. With ``dim`` each batch
     appends its sums of squared errors and its counts to lists, in two launches whatever the number
-    of batches before, and `compute` joins them in two before its own; the sums are float32, float64
-    if an input is. ``dim=(1, 2, 3)`` gives the mean of the images' ratios.
+    of batches before, and `compute` joins the lists in two launches before its own. The sums are
+    float32, or float64 if an input is. ``dim=(1, 2, 3)`` gives the mean of the images' ratios.
 
     Args:
         data_range: See :func:`syncfree.functional.image.peak_signal_noise_ratio`.
-        base: Of the logarithm.
-        reduction: Of the ratios, where ``dim`` leaves more than one.
+        base: Base of the logarithm.
+        reduction: How the ratios are reduced, if ``dim`` leaves more than one.
         dim: Dimensions to sum over; ``None`` for all.
         preset: ``"skimage"`` keeps the ratio of each image of (B, C, H, W) or (B, C, D, H, W), as
             ``dim=(1, 2, 3)`` does, and gives their mean or what ``reduction`` says. Leave out
@@ -80,7 +80,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         sum_squared_error: Any  # a tensor, or a list where `dim` is given
         total: Any
     else:
-        # Of a subclass that calls TorchMetrics' `__init__` and not ours: nothing to warn of.
+        # For a subclass that calls TorchMetrics' `__init__` and not ours: nothing is warned of.
         _range = math.inf
         _interval = None
 
@@ -107,10 +107,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         super().__init__(cast(Any, data_range), base, reduction, dim, **kwargs)
         self.preset = preset
         self._takes_bytes_alone = takes_bytes_alone
-        # For warnings: the state `data_range` is where the host would have to wait for it.
+        # For warnings: the host would have to wait for the state `data_range` on a GPU.
         self._range, self._interval = given
         self._given_range = self._range
-        if is_half(torch.get_default_dtype()):  # which has rounded it
+        if is_half(torch.get_default_dtype()):  # TorchMetrics has rounded the range to it
             for state in (self._defaults["data_range"], self.data_range):
                 cast(Tensor, state).fill_(self._range)
 
@@ -125,10 +125,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         super().__setattr__(name, value)
 
     def reset(self) -> None:
-        """Sets the states to their defaults, in place, the range of a checkpoint too."""
+        """Sets the states to their defaults, in place, also a range from a checkpoint."""
         super().reset()
         own = self.__dict__
-        own["_range"] = own.get("_given_range", self._range)  # not in earlier versions' pickles
+        own["_range"] = own.get("_given_range", self._range)  # earlier versions' pickles lack it
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a batch of images of any shape.
@@ -149,7 +149,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         errors, total, reduction = self.sum_squared_error, self.total, None
         if self.dim is not None:
             errors, total, reduction = _flat(errors), _flat(total), self.reduction
-        # With `compute_on_cpu` list states are not where the range is.
+        # With `compute_on_cpu` list states are on another device than the range.
         data_range = self.data_range.to(errors.device)
         has_graph = errors.requires_grad or total.requires_grad or data_range.requires_grad
         value: Tensor
@@ -179,7 +179,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         return value
 
     def extra_repr(self) -> str:
-        """The definition, where it is not TorchMetrics'."""
+        """The preset, if it is not TorchMetrics'."""
         return "" if self.preset == "torchmetrics" else f"preset={self.preset!r}"
 
     def _dims(self, preds: Tensor, target: Tensor) -> Sequence[int] | None:
@@ -204,7 +204,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
         return name == "data_range" or super()._is_sum(name)  # an option, which no update changes
 
     def _reduce_states(self, incoming_state: dict[str, Any]) -> None:
-        # TorchMetrics' mean over updates of the range is 0/0 where there were none.
+        # TorchMetrics averages the range over updates, which is 0/0 if there were none.
         data_range = self.data_range
         super()._reduce_states(incoming_state)
         self.data_range = data_range
@@ -214,7 +214,7 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
     ) -> None:
         given = state_dict.get(prefix + "data_range")
         if given is not None and given.numel() != 1:
-            *_, error_messages = args  # as torch's own modules tell of another size
+            *_, error_messages = args  # as torch's own modules report a size mismatch
             error_messages.append(
                 f"size mismatch for {prefix}data_range: expected one number, but the checkpoint "
                 f"has shape {list(given.shape)}."
@@ -222,13 +222,13 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             return
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if given is not None and not self.data_range.is_meta:
-            # Kernels take it as a number. From a checkpoint in host memory it comes without a wait.
+            # A number, for warnings. From a checkpoint in host memory it is read without a wait.
             on_host = given if given.device.type == "cpu" else self.data_range
             self._range = float(on_host.to(self.data_range.dtype))
 
 
 def _refuse_or_warn(preds: Tensor, target: Tensor, value_range: float) -> None:
-    """What no op says: of images that are no tensors or dual ones, and of bytes."""
+    """Refuses what is no tensor and dual tensors, and warns of uint8 images: no op does so."""
     require_tensors(preds, target)
     if forward_ad._current_level >= 0:
         refuse_forward_mode(psnr, preds, target)
@@ -246,7 +246,7 @@ def _update_of_any(
 ) -> Any:
     require_summed(errors, total)
     _refuse_or_warn(preds, target, value_range)
-    # Without the frame and two tuples of the overload, which alone torch.compile knows.
+    # `_op` saves the frame and two tuples of the overload, the form that torch.compile knows.
     op: Any = psnr_update if is_dynamo_compiling() else psnr_update._op  # type: ignore[attr-defined]
     return op(preds, target, errors, total, data_range, *options)
 
@@ -261,12 +261,12 @@ def _arguments_of_options(
 
 _update = checking_images(psnr_update, _arguments_of_options, _update_of_any, 3, has_gradient=False)
 
-# The gradient is the same for all, and the state cannot be read without a wait.
+# The gradient is the same for every range, and the host would wait to read the state.
 _ANY_RANGE = 1.0
 
 
 def _interval_of(clamping_fn: object) -> tuple[float, float] | None:
-    """Of what `clamping_fn` is set to; the kernels clamp, and know intervals alone."""
+    """The interval of a new `clamping_fn`: the kernels clamp, and only to intervals."""
     if clamping_fn is None:
         return None
     if isinstance(clamping_fn, partial) and clamping_fn.func is torch.clamp:
@@ -280,7 +280,8 @@ def _interval_of(clamping_fn: object) -> tuple[float, float] | None:
     )
 
 
-# Of two-dimensional ones; where the states are lists of one entry an image it only has to be given.
+# Right for two-dimensional images. With a preset, `dim` only has to be given, so that the states
+# are lists with one entry per image; `_dims` finds the dimensions of each batch.
 _OF_AN_IMAGE = (1, 2, 3)
 
 
@@ -289,7 +290,7 @@ def _wants_gradient(preds: Tensor, target: Tensor) -> bool:
 
 
 def _flat(state: Tensor | list[Tensor]) -> Tensor:
-    """A list, or the tensor that reduction over processes made of it."""
+    """The one-dimensional tensor of a list state; reduction over processes may have made it."""
     return state if isinstance(state, Tensor) else torch.cat([entry.flatten() for entry in state])
 
 

@@ -27,10 +27,10 @@ _Result = Tensor | tuple[Tensor, Tensor]
 class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
     """Structural similarity of all images seen since the last reset.
 
-    TorchMetrics' class of the same name, with its arguments, states and answers. `update` and
+    It has the arguments, states and results of TorchMetrics' class of the same name. `update` and
     `forward` are one launch each (two where the range comes from the data), which computes the
     batch and adds it to the states; the host never waits. What is added is the float64 sum over the
-    batch, also for half images. With ``reduction="none"``, ``return_full_image`` or
+    batch, also for half-precision images. With ``reduction="none"``, ``return_full_image`` or
     ``return_contrast_sensitivity``, results of all batches are kept.
 
     The batch's value that `forward` returns has a gradient if an image requires one, from the same
@@ -41,8 +41,8 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             as for all that follow.
         sigma: Standard deviation of the Gaussian window.
         kernel_size: Size of the uniform window.
-        reduction: Of the images' values: ``"elementwise_mean"`` over the images of all batches,
-            ``"sum"``, or ``"none"`` (``None``) for one value per image.
+        reduction: How the images' values are reduced: ``"elementwise_mean"`` over the images of all
+            batches, ``"sum"``, or ``"none"`` (``None``) for one value per image.
         data_range: A number, an interval ``(low, high)`` to clamp to, or ``None``: the range of
             each batch.
         k1: Constant of the luminance term.
@@ -122,10 +122,10 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         """
         if not wants_gradient(preds, target):
             self._add(preds, target)
-        elif self._enable_grad:  # a subclass makes its value of the states
+        elif self._enable_grad:  # a subclass computes its value from the states
             values, extra = self._run(preds, target)
             self._add_with_gradient(values)
-            if not self._keeps_values():  # else TorchMetrics counts no images
+            if not self._keeps_values():  # without a reduction TorchMetrics counts no images
                 self.total = self.total + len(values)
             if extra is not None:
                 self.image_return.append(extra)
@@ -166,7 +166,7 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
         return value, extra
 
     def _run(self, preds: Tensor, target: Tensor, *states: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The values of the batch's images, or what they add to the states; the extra result."""
+        """The images' values, or with ``states`` the batch's, which is added; the extra result."""
         extra = "contrast" if self.return_contrast_sensitivity else None
         if self.return_full_image:
             extra = "map"

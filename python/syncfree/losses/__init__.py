@@ -1,9 +1,9 @@
 """Losses for images, forward and backward without a wait.
 
-Each is a function and an ``nn.Module``. Both images get a gradient if they want one. With the
-default window each direction is one pass over them (over each scale for MS-SSIM), and only the
-images and their smaller scales are kept; where value and gradients come from one pass, the
-gradients are.
+Each is a function and an ``nn.Module``. Both images get a gradient if they require one. With the
+default window forward and backward are one pass each over the images (over each scale for MS-SSIM),
+and only the images and their smaller scales are saved. If one pass gives both the value and the
+gradients, the gradients are kept too.
 """
 
 from syncfree.losses.ms_ssim import MSSSIMLoss, ms_ssim_loss

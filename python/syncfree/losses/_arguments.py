@@ -31,7 +31,7 @@ class SSIMOptions(TypedDict, total=False):
 
 
 def require_floats(preds: Tensor, target: Tensor) -> None:
-    """Integers have no gradient: a network would learn nothing, and without a word."""
+    """Raises for integers, which have no gradient: a network would silently learn nothing."""
     require_tensors(preds, target)
     if not any(x.is_floating_point() or x.is_complex() for x in (preds, target)):
         raise TypeError(
@@ -43,7 +43,7 @@ def require_floats(preds: Tensor, target: Tensor) -> None:
 
 
 def require_range(data_range: object) -> None:
-    """A range that follows the batch would make the loss of an image depend on its company."""
+    """Raises for None: a range of the batch would make an image's loss depend on the others."""
     if data_range is None:
         raise TypeError(
             "Expected argument `data_range` to be a number or a tuple of two numbers (low, high), "
@@ -62,10 +62,10 @@ def require_known(loss: str, options: SSIMOptions, known: frozenset[str]) -> Non
 
 
 def require_size_that_counts(preds: Tensor, options: SSIMOptions) -> None:
-    """Raises for a size of a Gaussian window, which follows from sigma as in TorchMetrics.
+    """Raises for another ``kernel_size`` than a Gaussian window's, which follows from sigma.
 
-    Of volumes it counts for the border of the last axis. Presets and wrong options are judged
-    elsewhere.
+    For volumes it is allowed, since it sets the border of the last axis. Presets and wrong options
+    are checked elsewhere.
     """
     if "kernel_size" not in options or preds.ndim != 4:
         return
@@ -98,7 +98,7 @@ def _for_both_axes(given: object, kind: type[int] | type[float]) -> list[float] 
 def check_options(
     loss: str, data_range: DataRange, options: SSIMOptions, known: frozenset[str]
 ) -> None:
-    """Raises when a module is made what its first call would raise otherwise."""
+    """Raises when a module is made the errors that otherwise its first call would raise."""
     require_known(loss, options, known)
     require_range(data_range)
     check_ssim_options(
@@ -112,13 +112,13 @@ def check_options(
 
 
 def window_of(options: SSIMOptions) -> Window:
-    """The window that the options ask for, to be judged beside a preset."""
+    """The window that the options ask for, to be checked against a preset."""
     given = {name: options.get(name, default) for name, default in DEFAULT_WINDOW._asdict().items()}
     return Window(**given)
 
 
 def require_mask(mask: object, shape: Sequence[int]) -> None:
-    """Raises for what is no tensor, or does not expand to the map of this shape."""
+    """Raises unless the mask is a tensor that expands to a map of this shape."""
     if not isinstance(mask, Tensor):
         raise TypeError(
             f"Expected argument `mask` to be a tensor or None, but got {type(mask).__name__}. "
@@ -134,9 +134,9 @@ def require_mask(mask: object, shape: Sequence[int]) -> None:
 
 
 def negative_weights(mask: Tensor) -> Tensor | None:
-    """Whether there are any, for who cannot look without a wait; None where there are none.
+    """Whether the mask has negative weights, as a tensor; None if it has none for certain.
 
-    On the CPU, where a look costs no wait, they raise ValueError.
+    On the CPU, where reading it costs no wait, negative weights raise ValueError.
     """
     if mask.dtype in _NEVER_NEGATIVE or mask.numel() == 0:
         return None

@@ -1,4 +1,4 @@
-"""The loss of SSIM as one node of a graph, with its gradients from the same pass where possible."""
+"""The SSIM loss as one autograd node, with gradients from the forward pass if possible."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from syncfree.functional._gradients import is_transformed
 from syncfree.functional.image._images import as_images
 from syncfree.functional.image._ssim_arguments import ssim_arguments
 
-# Smaller images have kernels of their own, which give gradients alone, and rows that are no whole
-# vectors of pixels take two passes: not worth the question.
+# Images below this size have kernels of their own, which give gradients alone, and rows that are no
+# whole vectors of pixels take two passes: the op need not be asked.
 _LEAST_SIZE = 192
 _VECTOR = 4
 
@@ -38,10 +38,10 @@ def loss_as_one_node(
     data_range: float | tuple[float, float],
     **options: Any,
 ) -> Tensor | None:
-    """``weight * (1 - SSIM) + (1 - weight) * mean absolute error`` if it goes this way.
+    """``weight * (1 - SSIM) + (1 - weight) * mean absolute error``, or None if not possible so.
 
-    Where somebody wants a gradient. torch.compile cannot keep what `SsimLoss` keeps. Halves have a
-    form of their own.
+    The node serves only inputs that require a gradient. torch.compile cannot save what `SsimLoss`
+    saves. Half-precision images have a form of their own (`wide_similarity`).
     """
     if is_dynamo_compiling() or preds.dtype not in (torch.float32, torch.float64):
         return None
@@ -57,17 +57,17 @@ def loss_as_one_node(
 
 
 def mixture(error: Tensor, similarity: Tensor, weight: float) -> Tensor:
-    """One launch for each, where `(1 - weight) * error + weight * (1 - similarity)` takes four."""
+    """`(1 - weight) * error + weight * (1 - similarity)` in two launches instead of four."""
     return torch.add(torch.rsub(similarity, weight, alpha=weight), error, alpha=1 - weight)
 
 
 def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) -> bool:
-    """Whether a kernel gives them with the value, and somebody has use for that.
+    """Whether one kernel gives the gradients with the value, and that is of use here.
 
-    The graph of a captured forward pass cannot know how often that of the backward pass is
-    replayed, and torch.jit.trace takes no operator that answers a question. Who checkpoints
-    activations or moves what is saved wants memory, not to find gradients in a pass that throws
-    them away.
+    Not during capture: the graph of a forward pass cannot know how often the graph of the backward
+    pass is replayed. Not under torch.jit.trace, which takes no operator that returns a bool. Not
+    with activation checkpoints or hooks that move saved tensors: these are used to save memory, and
+    a checkpointed forward pass would throw the gradients away.
     """
     if not preds.is_cuda or preds.is_nested or is_tracing():
         return False
@@ -81,11 +81,11 @@ def _gives_gradients(preds: Tensor, target: Tensor, arguments: tuple[Any, ...]) 
 
 
 class SsimLoss(Differentiable):
-    """Finds the gradients in the forward pass, as if 1 arrived for the loss, if asked to.
+    """With ``in_one_pass``, also computes the gradients in the forward pass, as if 1 came in.
 
-    They are kept for the first backward pass, which multiplies them in place by what does arrive.
-    Any other pass finds them anew: whoever has the first ones may have changed them. So does one
-    that is captured, for a graph may be replayed, and one for several gradients at once.
+    They are kept for the first backward pass, which multiplies them in place by the gradient that
+    does come in. Any later pass computes them anew, because the first one's caller may have changed
+    them. So do a captured pass, whose graph may be replayed, and a pass for a batch of gradients.
     """
 
     @staticmethod
@@ -117,7 +117,7 @@ class SsimLoss(Differentiable):
         if arrived is None:
             return (None,) * 5
         images = ctx.saved_tensors  # raises if they have changed
-        gradients = vars(ctx).pop("gradients", None)  # at once, whatever other threads do
+        gradients = vars(ctx).pop("gradients", None)  # atomic, in case other threads do it too
         differs = torch.is_grad_enabled() or _is_batched(arrived, images[0]) or is_tracing()
         if gradients is not None and not differs and may_scale(*gradients, arrived):
             scale(*gradients, arrived)
@@ -135,12 +135,12 @@ quicken_ssim_loss(SsimLoss)
 
 
 def _moves_saved() -> bool:
-    """Whether what is saved for a backward pass goes elsewhere, as to the CPU or to nowhere."""
+    """Whether hooks move what is saved for the backward pass, such as to the CPU, or drop it."""
     return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
 def _is_batched(tensor: Tensor, plain: Tensor) -> bool:
-    """Whether it stands for several, as under ``is_grads_batched=True``; ``plain`` does not."""
+    """Whether the tensor stands for a batch (``is_grads_batched=True``); ``plain`` does not."""
     keys = torch._C._dispatch_keys(tensor)
     # Asking for a key by its name takes ten times as long.
     if keys == torch._C._dispatch_keys(plain):

@@ -41,7 +41,7 @@ def ms_ssim_loss(
     r"""One minus multi-scale structural similarity: 0 for identical images, 1 at most.
 
     There is no mask: the value is a product of one mean per scale, not a mean over positions that
-    could be weighted, and what a window of the coarsest scale sees covers most of the image.
+    could be weighted, and a window at the coarsest scale covers most of the image.
 
     Under ``normalize="relu"`` (default) an image whose mean at some scale is negative has loss 1
     and no gradient. If training begins with such images, use ``normalize="simple"``, which gives
@@ -52,7 +52,7 @@ def ms_ssim_loss(
             pixels or more in height and width with the default ``betas`` and window.
         target: True images, same shape and device, any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
-            images are clamped at each scale; what is clamped gets no gradient from that scale.
+            images are clamped at each scale; clamped values get no gradient from that scale.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2``, ``betas``,
             ``normalize`` and ``preset`` of `multiscale_structural_similarity_index_measure`.
 

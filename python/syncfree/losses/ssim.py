@@ -60,15 +60,15 @@ def ssim_loss(
     pixels that do not, so these must be finite too. A mask costs memory for the map, its gradient
     and the weights, and for float32 copies of half-precision ``preds``.
 
-    Without a mask nothing of the images' size is stored, with one exception: of contiguous float32
-    images on CUDA, at least 224 pixels high and wide (many from 192 on compute capability 9.0 and
-    10.0) and a multiple of four wide, with the default window, no ``preset`` and a number for
-    ``data_range``, one pass gives the loss and its gradients, which are kept for the first backward
-    pass. That takes a GPU with 126 KiB of shared memory in a multiprocessor (compute capability
-    8.0, 9.0 and 10.0; not 7.5, 8.6, 8.9 and 12.0).
-    A loss that is only looked at takes a third of that pass under ``torch.no_grad()``. There are
-    two passes under torch.compile, where a CUDA graph is captured, and where activations are
-    checkpointed or what is saved for the backward pass is moved elsewhere.
+    Without a mask nothing of the images' size is stored, with one exception: one pass gives both
+    the loss and its gradients, which are kept for the first backward pass. That is for contiguous
+    float32 images on CUDA, at least 224 pixels high and wide (many sizes from 192 on with compute
+    capability 9.0 and 10.0) and a multiple of four wide, with the default window, no ``preset`` and
+    a number for ``data_range``. It needs a GPU with 126 KiB of shared memory per multiprocessor
+    (compute capability 8.0, 9.0 and 10.0; not 7.5, 8.6, 8.9 and 12.0). If only the loss is needed,
+    it takes a third of that pass under ``torch.no_grad()``. There are two passes under
+    torch.compile, while a CUDA graph is captured, with activation checkpointing, and with hooks
+    that move saved tensors.
 
     The loss of half-precision images is a float32 number, as torch's losses are under autocast:
     gradient scaling may take it beyond the range of float16.
@@ -77,9 +77,9 @@ def ssim_loss(
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
         target: True images, same shape and device, any floating dtype.
         data_range: Range of the values, a positive number, or a tuple ``(low, high)`` to which both
-            inputs are clamped; what is clamped gets no gradient.
+            inputs are clamped; clamped values get no gradient.
         mask: Weights, not negative, of any dtype and a shape that broadcasts to that of the map,
-            for example (B, 1, H, W). With a negative one the loss on CUDA is NaN.
+            for example (B, 1, H, W). With a negative weight the loss on CUDA is NaN.
         **options: ``gaussian_kernel``, ``sigma``, ``kernel_size``, ``k1``, ``k2`` and ``preset`` of
             `structural_similarity_index_measure`. The size of a Gaussian window follows ``sigma``;
             another ``kernel_size`` beside it is an error.
@@ -138,10 +138,10 @@ def l1_ssim_loss(
     .. math::
         \ell = (1 - w) \, |preds - target| + w \, (1 - \text{SSIM}(preds, target))
 
-    in the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
+    as the mean over all positions, or weighted by a mask as in `ssim_loss`. One pass over the
     images gives both parts (one pass each for half-precision ``preds``), and one more gives their
-    gradient; of large images one pass gives it all, as for `ssim_loss`. Only with a mask does torch
-    compute the absolute errors.
+    gradients; for large images one pass gives everything, as in `ssim_loss`. Only with a mask does
+    torch compute the absolute errors.
 
     Args:
         preds: Estimated images, (B, C, H, W) or (B, C, D, H, W), of a floating dtype.
@@ -339,7 +339,7 @@ def _share(weight: float | Tensor) -> float:
 
 
 def _weighted_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """0 without weights, NaN where one is negative: without a wait nobody could say more."""
+    """The weighted mean; 0 if all weights are 0; NaN if one is negative: an error needs a wait."""
     require_mask(mask, values.shape)
     is_negative = negative_weights(mask)
     weights = mask.to(values.dtype).expand_as(values)

@@ -1,4 +1,4 @@
-"""Runs what `syncfree bench` asked for, shows it, writes the files, and returns the exit status."""
+"""Runs `syncfree bench`: measures, shows and writes what was asked for; returns the exit status."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SuiteOptions:
 
     Args:
         suites: Names; empty for all.
-        peers: Whether to measure others than ours.
+        peers: Whether to measure other libraries too.
         device: auto, cpu or cuda.
         seconds: Longest time for each contender.
         json: Where the result file goes.
@@ -153,10 +153,10 @@ def _idle_gap(options: GapOptions, console: Console) -> int:
         found = _read(options.target) if options.target.endswith(".json") else _sweep(options)
     except (SyncfreeError, KeyboardInterrupt):
         raise
-    except SystemExit as end:  # its status may be 0, which would say that all was measured
+    except SystemExit as end:  # its status may be 0, which would mean that all was measured
         _complain(f"the program exited with {end.code or 0} before the sweep was done")
         return FAILED
-    except Exception as error:  # of the program
+    except Exception as error:  # the program's own
         show_error(error)
         return FAILED
     console.print(found.table() if console.is_terminal else str(found))
@@ -239,7 +239,7 @@ def _write(file: Path, document: dict[str, Any]) -> None:
 
 @contextmanager
 def _told_of(file: Path) -> Iterator[None]:
-    """What the disk refuses is told with the file's name."""
+    """Reports errors of the file system with the file's name."""
     try:
         yield
     except OSError as error:

@@ -17,7 +17,7 @@ from syncfree.errors import BenchmarkError
 def load_function(target: str) -> Callable[..., Any]:
     """The function of ``script.py:function`` or ``module:function``.
 
-    A script is run as a module: what stands below ``if __name__ == "__main__"`` is left out.
+    A script is run as a module: code below ``if __name__ == "__main__"`` does not run.
 
     Args:
         target: A path or a module's name, a colon, and a name, which may have dots.
@@ -44,7 +44,7 @@ def load_function(target: str) -> Callable[..., Any]:
 
 
 def made_function(target: str, made: Any) -> Callable[..., Any]:
-    """What the target returned under ``--factory``.
+    """Checks what the target returned under ``--factory``.
 
     Raises:
         BenchmarkError: It is no function, or one that needs arguments.
@@ -61,9 +61,9 @@ def made_function(target: str, made: Any) -> Callable[..., Any]:
 
 def _require_no_arguments(what: str, function: Callable[..., Any]) -> None:
     try:
-        # Not that of a function which a decorator wraps, and gives its arguments.
+        # Not the signature of a wrapped function, to which its decorator may pass arguments.
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError, NameError):  # C does not tell, nor annotations of what is lost
+    except (TypeError, ValueError, NameError):  # of C functions, or with unresolved annotations
         return
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
@@ -81,10 +81,10 @@ def _script(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Its neighbors can be imported, as if Python ran it; dataclasses look their module up.
+    # So that it can import its neighbors, as if Python ran it, and dataclasses find their module.
     sys.path.insert(0, str(file.absolute().parent))
     sys.modules.setdefault(file.stem, module)
-    # Nor are the options of this command the script's.
+    # The script must not see the options of this command.
     ours, sys.argv = sys.argv, [str(file)]
     try:
         spec.loader.exec_module(module)

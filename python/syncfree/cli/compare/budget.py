@@ -7,10 +7,10 @@ from collections import defaultdict
 
 
 class Budget:
-    """Bytes that numbered pieces of work may hold together, one of them apart.
+    """Limits the bytes that numbered pieces of work hold together, except the one whose turn it is.
 
-    Whose turn it is never waits, so that work which somebody waits for always ends: as large as it
-    is, and whatever later work holds.
+    That one never waits for room, so that work that somebody waits for always ends, however large
+    it is and whatever later work holds.
 
     Args:
         most: bytes.
@@ -49,7 +49,7 @@ class Budget:
             self._of_each[number] += size
 
     def turn(self, number: int) -> None:
-        """Say for which work somebody waits now."""
+        """Say which piece of work somebody waits for now."""
         with self._changed:
             self._turn = number
             self._changed.notify_all()
@@ -61,7 +61,7 @@ class Budget:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End all waits, with an error: who is still to reserve is wanted no more."""
+        """End all waits with an error: work that still has to reserve is no longer needed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

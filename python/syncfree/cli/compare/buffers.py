@@ -1,4 +1,4 @@
-"""Memory that batches and pictures use one after another, instead of new memory for each."""
+"""Memory that batches and pictures reuse, instead of an allocation for each."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 _IDLE_BYTES = 512 << 20
-_CLASSES = 4  # sizes between two powers of two: at most a fifth of a buffer is not used
+_CLASSES = 4  # sizes for each power of two: at most a fifth of a buffer is not used
 
 
 @dataclass
 class Reuse:
-    """How often memory was allocated, how often it was used again, and the most there was at once.
+    """How often memory was allocated, how often it was reused, and the most that was held at once.
 
     Args:
         memory: what it is, in words.
         made: allocations.
-        reused: uses of memory that was there.
+        reused: uses of memory that had been allocated before.
         bytes: the most that was held at once.
     """
 
@@ -45,7 +45,7 @@ class Lease:
         return _shaped(self._memory, shape, dtype)
 
     def release(self) -> None:
-        """Give the memory back, when all who use it are through. Later calls do nothing."""
+        """Give the memory back, when nobody uses it any more. Later calls do nothing."""
         memory, self._memory = self._memory, None
         if memory is not None:
             self._pool._take_back(memory)
@@ -75,7 +75,7 @@ class BufferPool:
         self.pinned = pinned
         self.reuse = Reuse("pinned host memory" if pinned else "host memory")
         self._lock = threading.Lock()
-        self._idle: OrderedDict[int, list[Tensor]] = OrderedDict()  # last used size at the end
+        self._idle: OrderedDict[int, list[Tensor]] = OrderedDict()  # by size, last used at the end
         self._idle_bytes = 0
         self._bytes = 0
 
@@ -120,7 +120,7 @@ class BufferPool:
 class Scratch:
     """Memory of one stream, or of one thread, that each batch overwrites.
 
-    The batch before is through with it, because work on a stream is done in order.
+    The batch before no longer needs it, because work on a stream is done in order.
 
     Args:
         device: of the memory; it is allocated on the stream that is current then.
@@ -156,6 +156,6 @@ def _shaped(memory: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 
 
 def _rounded(size: int) -> int:
-    """The next of `_CLASSES` sizes to a power of two, so that pictures of about one size share."""
+    """Rounds up to one of `_CLASSES` sizes per power of two, so that similar pictures share."""
     step = max(512, (1 << max(0, size - 1).bit_length()) // (2 * _CLASSES))
     return -(-size // step) * step

@@ -46,7 +46,7 @@ from syncfree.errors import LauncherError, RankError
 
 CLEAN, PROBLEMS, USAGE, INTERRUPTED = 0, 1, 2, 130
 _MOST_NAMED = 16
-_MOST_UNPAIRED = 50  # where nothing is paired, some say as much as all
+_MOST_UNPAIRED = 50  # problems shown if nothing is paired: some say as much as all
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class CompareRequest:
 
     @property
     def leads(self) -> bool:
-        """Whether this process speaks for all."""
+        """Whether this process, alone or as rank 0, prints errors that concern all processes."""
         return not self.joins or os.environ["RANK"] == "0"
 
 
@@ -113,7 +113,7 @@ def compare(request: CompareRequest) -> int:
         if request.leads or isinstance(error, LocalUsageError):
             print_error(notes, str(error))
         return USAGE
-    except (LauncherError, RankError) as error:  # of others, without which nothing was found
+    except (LauncherError, RankError) as error:  # without the other processes there is no result
         is_usage = isinstance(error, LauncherError)
         print_error(notes, f"{error} Or pass --alone." if is_usage else str(error))
         return USAGE if is_usage else PROBLEMS
@@ -148,7 +148,7 @@ def _show(comparison: Comparison, *, show_all: bool) -> bool:
             print_profile(console, comparison.profile)
     except OSError as error:
         print_error(make_console(stderr=True), f"cannot write the table: {error.strerror}")
-        # What Python still holds of it would fail again at the end.
+        # Writing what Python still buffers of the table would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
@@ -281,7 +281,7 @@ def _save(
     if path is None:
         return True
     try:
-        # Names that are no UTF-8 are written as the bytes that they are.
+        # Names that are not valid UTF-8 are written as their bytes.
         with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             write(file, comparison)
     except OSError as error:

@@ -44,7 +44,7 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_sent(document: Mapping[str, Any], pair: Pair) -> Outcome:
-    """What another process found, which must be of the pair's own files."""
+    """What another process found, which must be about the pair's own files."""
     files = (str(pair.reference), str(pair.test))
     row = document["row"]
     if row is not None and (row["reference"], row["test"]) != files:
@@ -54,7 +54,7 @@ def outcome_sent(document: Mapping[str, Any], pair: Pair) -> Outcome:
 
 
 def outcome_from(document: Mapping[str, Any], pair: Pair) -> Outcome:
-    """What `outcome_document` wrote, for its pair; its files may have been named otherwise then."""
+    """What `outcome_document` wrote, for its pair, whose files may have had other paths then."""
     found = document["row"]
     files = {"reference": str(pair.reference), "test": str(pair.test)}
     row = None if found is None else ImageRow(**{**found, **files})
@@ -65,7 +65,7 @@ def outcome_from(document: Mapping[str, Any], pair: Pair) -> Outcome:
 
 
 def journal_heading(reference: Path, test: Path, options: CompareOptions) -> dict[str, Any]:
-    """What results in a journal depend on, the pictures apart."""
+    """What results in a journal depend on, apart from the pictures."""
     return {
         "syncfree": __version__,
         "reference": str(reference.absolute()),
@@ -80,12 +80,12 @@ def journal_heading(reference: Path, test: Path, options: CompareOptions) -> dic
 
 
 def stamp(pair: Pair) -> Stamp:
-    """Sizes and times of change of both files, by which a result is known to be theirs."""
+    """Sizes and modification times of both files, which tell whether a result is still theirs."""
     found: Stamp = []
     for path in (pair.reference, pair.test):
         try:
             status = path.stat()
         except OSError:
-            return []  # decoding will tell what is wrong with it
+            return []  # decoding will report what is wrong with it
         found += [status.st_size, status.st_mtime_ns]
     return found

@@ -1,4 +1,4 @@
-"""Where batches are measured: on the CPU at once, on a GPU through streams taken in turn."""
+"""Engines measure batches: on the CPU at once, on a GPU through streams taken in turn."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Submitted:
 class Engine(Protocol):
     """Measures batches on one device.
 
-    `busy` counts the time that it took, `stages` that of each stage if they are timed;
-    `batch_bytes` bounds the samples of one batch, where the device's memory does. Pictures lie in
-    `buffers`; `scratch` says how other memory was used again. `streams` is 0 without a GPU.
+    `busy` counts the time that the device worked, `stages` that of each stage if they are timed.
+    `batch_bytes` limits the samples of one batch if the device's memory does. Pictures lie in
+    `buffers`; `scratch` counts the reuse of other memory. `streams` is 0 without a GPU.
     """
 
     device: torch.device
@@ -199,7 +199,7 @@ class CudaEngine:
 
 
 class _Lane:
-    """A stream, and the memory that its batches overwrite one after the other."""
+    """A stream of a `CudaEngine`, and the memory that its batches overwrite one after the other."""
 
     def __init__(self, device: torch.device, reuse: Reuse) -> None:
         self.stream = torch.cuda.Stream(device)
@@ -212,5 +212,5 @@ def _shape(pictures: Sequence[PicturePair]) -> tuple[int, ...]:
 
 def _gather(samples: Tensor, pictures: Sequence[PicturePair]) -> None:
     sources = [each.reference for each in pictures] + [each.test for each in pictures]
-    # One call, since after each the host queues for Python's lock behind all decoding threads.
+    # One call, since after each call the host queues for the GIL behind all decoding threads.
     torch._foreach_copy_(samples.flatten(0, 1).unbind(), sources, non_blocking=True)

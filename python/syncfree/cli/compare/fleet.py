@@ -1,4 +1,4 @@
-"""Runs a comparison over several processes, of this host or of those that `torchrun` joined."""
+"""Runs a comparison over several processes, on this host or started by `torchrun`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def compare_joined(
         KeyboardInterrupt: Ctrl-C.
     """
     fleet = connect(note)
-    # First, so that a rank that fails here still counts as many runs as the others.
+    # First, so that a rank that fails below still counts as many runs as the others.
     channel = fleet.next_run(_PREFIX)
     own = torchrun_device(device)
     if fleet.rank > 0:
@@ -171,7 +171,7 @@ def _refuse_broken_device(outcome: Outcome) -> None:
     """After most CUDA errors every call of the process fails: others must do the rest."""
     for problem in outcome.problems:
         if problem.kind == "internal" and "CUDA error" in problem.reason:
-            # The kind of the error stands in front of the reason, and will of this one's.
+            # Without the error's type in front: `Worker.fail` will put this one's there.
             raise RuntimeError(problem.reason.partition(": ")[2])
 
 
@@ -210,7 +210,7 @@ class _Lead:
     def _restore(
         self, journals: Path, heading: dict[str, Any], stamps: list[documents.Stamp]
     ) -> None:
-        """Take rows of files that have not changed since."""
+        """Take rows from journals, for files that have not changed since."""
         known = dict(zip((pair.name for pair in self.work.pairing.pairs), stamps, strict=True))
         pairs = {pair.name: pair for pair in self.work.pairing.pairs}
         maps = self.work.options.maps
@@ -289,7 +289,7 @@ class _Lead:
 def _of_each(
     function: Callable[[Pair], T], pairs: Sequence[Pair], checkpoint: Callable[[], None]
 ) -> list[T]:
-    """What a function of files gives, from several threads, which what `checkpoint` raises ends."""
+    """A function's results for all pairs, from several threads; `checkpoint` may raise."""
     pool = ThreadPoolExecutor(available_cores())
     found: list[T] = []
     try:

@@ -1,4 +1,4 @@
-"""How a comparison is spread over processes, as the command line says it."""
+"""How a comparison is spread over processes, as the command line asks for it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class FleetOptions:
         schedule: how pairs are handed out.
         timeout: seconds without a result after which a process is given up.
         workers: decoding threads of each process; `None` divides the cores of its host.
-        journals: folder in which each process notes what it has done, and from which what earlier
-            runs did is taken.
+        journals: folder in which each process records what it has done, and from which results of
+            earlier runs are taken.
     """
 
     devices: tuple[str, ...]
@@ -33,7 +33,7 @@ class FleetOptions:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """`dynamic`, `equal` or `pixels`.
+    """The schedule that `dynamic`, `equal` or `pixels` names.
 
     Raises:
         UsageError: anything else.
@@ -80,7 +80,7 @@ def parse_gpus(text: str) -> tuple[str, ...]:
 
 
 def parse_counts(text: str, most: int) -> tuple[int, ...]:
-    """Numbers of processes, rising, with commas between.
+    """The numbers of processes in a text: rising, with commas between.
 
     Raises:
         UsageError: not numbers, not rising, or more than there are devices.

@@ -1,4 +1,4 @@
-"""What went wrong with processes, and the pairs that it cost."""
+"""The problems of lost processes, and of the pairs that were not compared because of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MOST_NAMED = 20
 
 
 def problem_of_loss(event: Lost) -> Problem:
-    """What became of a rank."""
+    """The problem of a lost rank: what became of it."""
     held = f"; {len(event.items)} of its images went to others" if event.items else ""
     return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{held}")
 
 
 def problems_of_unfinished(items: dict[int, str], pairs: Sequence[Pair]) -> Iterator[Problem]:
-    """Pairs that nobody compared, with the reason; many of one reason are counted."""
+    """The problems of pairs that nobody compared; many pairs with one reason are only counted."""
     by_reason: dict[str, list[int]] = {}
     for item, reason in sorted(items.items()):
         by_reason.setdefault(reason, []).append(item)

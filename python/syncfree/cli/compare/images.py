@@ -26,14 +26,14 @@ from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import PictureError, Problem, refused
 
-# SSIM pads by reflection by 5 pixels, which a side of 5 or less cannot give.
+# SSIM pads by reflection by 5 pixels, which needs a side of more than 5.
 SMALLEST_SSIM_SIDE = 6
 
-_BYTES_AT_ONCE = 256 << 20  # of a file; a larger one is not held beside its samples
+_BYTES_AT_ONCE = 256 << 20  # of a file; a larger one is not read into memory beside its samples
 _KEY_STEPS = {"1": 255, "L;2": 85, "L;4": 17}
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
 _SILENT = logging.NullHandler()
-# What Pillow lets out about headers whose fields contradict each other.
+# What Pillow raises for headers whose fields contradict each other.
 _DAMAGED = (TypeError, LookupError, ArithmeticError, struct.error)
 
 
@@ -110,7 +110,7 @@ def load_pair(
 
 
 def pixels_of(pair: Pair) -> int:
-    """Size by the file's header alone; what cannot be read costs next to nothing."""
+    """The reference's pixels, from the file's header alone; 1 for a file that cannot be read."""
     try:
         _refuse_no_file(pair.reference)
         with Image.open(pair.reference) as image:
@@ -120,8 +120,8 @@ def pixels_of(pair: Pair) -> int:
 
 
 def quiet_pillow() -> None:
-    """Keep what Pillow says, which does not name the file, from standard error."""
-    # The user named these files: a large one is no attack. Above Pillow's limit it is a problem.
+    """Keep Pillow's messages, which do not name the file, from standard error."""
+    # The user named these files: a large one is no attack. Above Pillow's limit it is refused.
     warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\b")
     logging.getLogger("PIL").addHandler(_SILENT)
@@ -149,8 +149,8 @@ def _read(path: Path, options: CompareOptions, reserve: Callable[[int], None]) -
         size = path.stat().st_size
         if size == 0:
             raise refused("unreadable", (path,), "empty file")
-        # By its name, Pillow would map some files into memory: it scrambles TIFFs that their
-        # orientation turns, and a file that shrinks meanwhile ends the process.
+        # Given a name, Pillow would map some files into memory: it scrambles TIFFs whose
+        # orientation tag turns them, and a file that shrinks meanwhile ends the process.
         with path.open("rb") as file, Image.open(_in_memory(file, size)) as opened:
             image: Image.Image = opened
             _hand_over_at_once(image)
@@ -184,9 +184,9 @@ def _in_memory(file: BinaryIO, size: int) -> BinaryIO:
 
 
 def _hand_over_at_once(image: Image.Image) -> None:
-    """Give the decoder all of the file together, not 64 KiB after 64 KiB.
+    """Give the decoder the whole file at once, not in pieces of 64 KiB.
 
-    After each piece Pillow wants Python's lock back, for which decoders in many threads queue.
+    After each piece Pillow needs the GIL, for which decoders in many threads queue.
     """
     if len(getattr(image, "tile", ())) != 1 or not isinstance(image.fp, BytesIO):  # type: ignore[attr-defined]
         return  # for each tile or strip Pillow would copy all that follows it
@@ -197,13 +197,13 @@ def _hand_over_at_once(image: Image.Image) -> None:
 
 
 def _refuse_no_file(path: Path) -> None:
-    """Refuse what would be waited for, as a pipe."""
+    """Refuse what is no regular file, such as a pipe, which could block the reader."""
     if not path.is_file():
         raise refused("unreadable", (path,), "gone, a broken link, or no regular file")
 
 
 def _sample_bytes(image: Image.Image, options: CompareOptions) -> int:
-    """The most that the samples of a picture take, by its header."""
+    """The most bytes that the samples of a picture take, by its header."""
     deep = image.mode.startswith("I")
     channels = 1 if deep or image.mode in ("1", "L", "LA") else 3
     dtype = getattr(torch, options.dtype or ("float32" if deep else "uint8"))
@@ -211,7 +211,7 @@ def _sample_bytes(image: Image.Image, options: CompareOptions) -> int:
 
 
 def _widen_color_key(image: Image.Image) -> None:
-    """Pillow widens gray of few bits to 8, but the gray that is transparent from 1 bit at most."""
+    """Widen the transparent gray to 8 bits: Pillow widens samples, but this at most from 1 bit."""
     step = _KEY_STEPS.get(str(decoder_arguments(image)))
     if image.format == "PNG" and step is not None and "transparency" in image.info:
         image.info["transparency"] = min(255, step * image.info["transparency"])
@@ -247,7 +247,7 @@ def _crop(image: Image.Image, options: CompareOptions, files: tuple[Path, Path])
 
 
 def _dtype(options: CompareOptions, files: tuple[Path, Path], *, deep: bool) -> torch.dtype:
-    """Of the samples; 8 bits are exact in every one that can be asked for."""
+    """The dtype of the samples; 8 bits are exact in every dtype that can be asked for."""
     if options.dtype is None:
         return torch.float32 if deep else torch.uint8
     if deep and options.dtype in ("uint8", "float16"):
@@ -258,7 +258,7 @@ def _dtype(options: CompareOptions, files: tuple[Path, Path], *, deep: bool) -> 
 
 def _fill(place: Tensor, image: Image.Image) -> None:
     array: npt.NDArray[np.generic] = np.asarray(image).reshape(place.shape)
-    if place.dtype == torch.bfloat16:  # which NumPy does not have
+    if place.dtype == torch.bfloat16:  # NumPy does not have it
         place.copy_(torch.from_numpy(array.astype(np.float32)))
     else:
         place.numpy()[...] = array

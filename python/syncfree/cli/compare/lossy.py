@@ -1,4 +1,4 @@
-"""Refuses pictures that Pillow would hand over other than the file has them."""
+"""Refuses pictures whose samples Pillow would change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 from syncfree.cli.compare.problems import refused
 
-# What pictures of each mode become, without a loss.
+# The modes to which pictures of each mode are converted without a loss.
 PLAIN = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "YCbCr": "RGB", "RGBX": "RGB"}
 # TIFF tags
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _SAMPLES_PER_PIXEL = 258, 262, 277
@@ -19,7 +19,7 @@ _UNSPECIFIED = 0  # as what an extra sample is
 
 
 def refuse_lossy(image: Image.Image, path: Path) -> None:
-    """Refuse what Pillow would hand over cut down, or in a unit that nobody stated."""
+    """Refuse what Pillow would decode with a loss, or what has no known data range."""
     mode, reason = image.mode, None
     bits = _bits_per_sample(image)
     maximum = _stated_maximum(image)
@@ -30,7 +30,7 @@ def refuse_lossy(image: Image.Image, path: Path) -> None:
     elif _has_lost_bands(image):
         reason = "more samples per pixel than gray or color and alpha; save the bands to compare"
     elif maximum is not None and maximum < 256 and 255 % maximum:
-        # To 65535 it rounds too, by less than a hundredth of a step of 12 bits.
+        # Pillow rounds to 0..65535 too, but by less than a hundredth of a step of 12 bits.
         reason = f"samples from 0 to {maximum}, which Pillow rounds; store it with 8 or 16 bits"
     elif mode == "CMYK":
         reason = "CMYK has no defined RGB samples; convert it to RGB with its color profile"
@@ -54,7 +54,7 @@ def refuse_lossy(image: Image.Image, path: Path) -> None:
 
 
 def _has_lost_bands(image: Image.Image) -> bool:
-    """Whether Pillow skips samples of a TIFF, which is how it reads those that nobody named."""
+    """Whether Pillow skips samples of a TIFF, as it does with those of unspecified meaning."""
     if image.format != "TIFF":
         return False
     tags = image.tag_v2  # type: ignore[attr-defined]
@@ -82,6 +82,6 @@ def _stated_maximum(image: Image.Image) -> int | None:
 
 
 def decoder_arguments(image: Image.Image) -> Any:
-    """What Pillow tells its decoder, of which only the form of samples is known; may be none."""
+    """The arguments of Pillow's decoder, which alone tell the samples' form; None without any."""
     tiles = getattr(image, "tile", None)  # none where a file ends before its samples
     return tiles[0][3] if tiles else None

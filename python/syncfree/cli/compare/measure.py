@@ -64,8 +64,8 @@ def measure(
 def _values(
     preds: Tensor, target: Tensor, layout: Layout, options: CompareOptions
 ) -> dict[str, Tensor]:
-    """PSNR, which tells identical pictures, and whatever else was asked for."""
-    # Of half types that function would round its value to the type; the fused pass does not.
+    """PSNR, by which identical pictures are recognized, and whatever else was asked for."""
+    # For half types this function would round its value to the type; the fused pass does not.
     if options.metrics == ("psnr",) and preds.dtype not in (torch.float16, torch.bfloat16):
         psnr = functional.peak_signal_noise_ratio(
             preds, target, data_range=layout.data_range, reduction="none", dim=(1, 2, 3)

@@ -17,7 +17,7 @@ class UsageError(SyncfreeError, ValueError):
 
 
 class LocalUsageError(UsageError):
-    """Wrong for this one of several processes, which alone can tell."""
+    """Wrong for this one of several processes, which alone can report it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CompareOptions:
         maps: folder for SSIM heat maps, or `None` for none.
         dtype: of the samples that travel to the device and are measured there, one of `DTYPES`;
             `None` is the smallest that holds all samples, uint8 for 8 bits and float32 for 16.
-        streams: CUDA streams that batches go to in turn; one leaves no copy beside a measurement.
+        streams: CUDA streams that batches go to in turn; with one, no copy overlaps a measurement.
 
     Raises:
         UsageError: an unknown metric, color or dtype, or a number out of range.

@@ -1,4 +1,4 @@
-"""Where results go, and why one of them would destroy or join what is compared."""
+"""Where results go, and why one would overwrite a compared image or be compared the next time."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Outputs:
 
         palette()
         for folder in (reference, test):
-            # Path.is_dir raises below a folder that may not be searched.
+            # Path.is_dir raises below a folder without search permission.
             if os.path.isdir(folder):  # noqa: PTH112
                 self._refuse_maps_in(folder)
         refuse(why_no_folder(self.maps))
 
     def check_pairing(self, pairing: Pairing) -> None:
-        """Refuse what is one of the images under another name, or in a folder that a link led to.
+        """Refuse a file that is an image under another name, or lies in a folder reached by a link.
 
         Raises:
             UsageError: any of that.
@@ -95,7 +95,7 @@ def _overwrites(file: Path) -> UsageError:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """By which a file is known under any name, that of a link included; None if there is none."""
+    """Device and inode, by which a file is known under any name; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

@@ -49,16 +49,16 @@ class NothingPairedError(UsageError):
 def find_pairs(reference: Path, test: Path, suffix: str = "") -> Pairing:
     """Pair the pictures of two folders, or two files.
 
-    Folders are walked to the bottom, symbolic links followed; names that begin with a dot are left
+    Folders are walked recursively, following symbolic links; names that begin with a dot are left
     out. A file pairs with the one of the same relative path; a file without such a partner pairs by
-    the path without its extension, so that `a/x.png` meets `a/x.jpg`. Where a path without
-    extension leaves more than one choice, all files concerned become one `ambiguous` problem.
+    the path without its extension, so that `a/x.png` meets `a/x.jpg`. If a path without extension
+    leaves more than one choice, all files concerned become one `ambiguous` problem.
 
     Args:
         reference: folder of reference pictures, or one file.
         test: folder of pictures to judge, or one file.
-        suffix: what names in the test folder have behind those of their partners, before the
-            extension, as `_x4` in `a_x4.png`.
+        suffix: what names in the test folder add to their partners' names, before the extension,
+            such as `_x4` in `a_x4.png`.
 
     Raises:
         UsageError: a path cannot be reached, or one is a folder and the other a file.
@@ -93,9 +93,9 @@ def find_pairs(reference: Path, test: Path, suffix: str = "") -> Pairing:
 
 
 def common_suffix(reference: Path, test: Path) -> str:
-    """What the names of all pictures of a folder have behind those of as many in the other.
+    """What all names in the test folder add to the names of as many pictures in the other.
 
-    Empty if there is no such thing.
+    Empty if there is no such suffix.
     """
     stems = [sorted(_by_stem(_pictures(folder, Pairing()))) for folder in (reference, test)]
     if len(stems[0]) != len(stems[1]):
@@ -108,7 +108,7 @@ def common_suffix(reference: Path, test: Path) -> str:
 
 
 def _without_suffix(tests: dict[str, Path], suffix: str, pairing: Pairing) -> dict[str, Path]:
-    """By the names of their partners; what has another name is a problem."""
+    """The test pictures by their partners' names; a name without the suffix is a problem."""
     found: dict[str, Path] = {}
     for name, path in sorted(tests.items()):
         extension = PurePosixPath(name).suffix
@@ -168,7 +168,7 @@ def _by_normal_form(stems: Iterable[str]) -> dict[str, str]:
 
 
 def _but_in_other_unicode(stem: str, others: dict[str, str]) -> str:
-    """Of names that look alike; in escapes, for as characters nobody could tell them apart."""
+    """A hint at a name that looks the same; in escapes, since the characters look alike."""
     twin = None if stem.isascii() else others.get(normalize("NFC", stem))
     if twin is None or twin == stem:
         return ""

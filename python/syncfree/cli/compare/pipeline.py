@@ -27,13 +27,13 @@ from syncfree.distributed.flight import BATCHES_IN_FLIGHT, Flight
 _AHEAD_PER_WORKER = 3
 _DECODED_BYTES = 2 << 30  # decoded ahead of the batches
 _GROUPED_BYTES = 512 << 20  # waiting in batches that are not full
-_GROUPED_BATCHES = 4  # so many full batches may wait in others, so that results keep coming
+_GROUPED_BATCHES = 4  # pictures for so many may wait in these, so that results keep coming
 _BATCH_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that came of a pair: its row, what kept it from having one, or a map unwritten."""
+    """The result of a pair: its row, and problems that left it without a row or without a map."""
 
     pair: Pair
     row: ImageRow | None
@@ -66,7 +66,7 @@ def compare_pairs(
     engine = engine or make_engine(options)
     load = partial(_load, options=options, engine=engine)
     pool = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-compare")
-    # Threads that wait for room to decode must not hold up the maps for which this one waits.
+    # A second pool: threads that wait for room to decode must not delay maps that are waited for.
     writers = ThreadPoolExecutor(options.workers, thread_name_prefix="syncfree-maps")
     budget = Budget(_DECODED_BYTES)
     try:
@@ -143,7 +143,7 @@ def _batches(
     options: CompareOptions,
     most_bytes: int | None = None,
 ) -> Iterator[list[PicturePair] | Outcome]:
-    """Groups of pictures of one layout, full ones as soon as they are; outcomes pass through."""
+    """Batches of pictures of one layout, each as soon as it is full; outcomes pass through."""
     batch_bytes = _BATCH_BYTES if most_bytes is None else min(_BATCH_BYTES, most_bytes)
     groups: dict[Layout, list[PicturePair]] = {}
     held, waiting = 0, 0
@@ -172,7 +172,7 @@ def _measured(
     batches: Iterable[list[PicturePair] | Outcome], engine: Engine
 ) -> Iterator[Submitted | Outcome]:
     """Batches with their results, a few behind the submission, so that a GPU stays busy."""
-    # What a CPU has measured is done: a process that is killed then shall not lose it.
+    # On a CPU each batch lands at once: a process that is killed later must not lose it.
     depth = max(BATCHES_IN_FLIGHT, engine.streams) if engine.streams else 0
     flight = Flight[PicturePair, Submitted](engine.submit, depth)
     for batch in batches:
@@ -214,7 +214,7 @@ def _outcomes(done: Submitted, options: CompareOptions) -> Iterator[Outcome]:
 
 @dataclass(frozen=True)
 class _Write:
-    """A map that a thread writes; the last one of a batch gives the memory of its maps back."""
+    """A map that a thread writes; the last one of a batch releases the memory of its maps."""
 
     outcome: Outcome
     path: Path
@@ -241,7 +241,7 @@ def _write_maps(
 
 
 def _finish_write(write: _Write) -> Outcome:
-    """The outcome, once its map is on disk: who dies before has not done the pair."""
+    """The outcome, once its map is on disk: a process that dies before has not done the pair."""
     outcome, path = write.outcome, write.path
     try:
         write.future.result()

@@ -16,11 +16,11 @@ _BUSY, _COPY, _IDLE = "#2b6a99", "#e39b3b", "#e6e6e6"
 
 
 def check_plot(path: Path) -> None:
-    """Raise before any work.
+    """Check, before any work, that the plot can be drawn.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
-        UsageError: it writes no such format, or the name has no extension.
+        UsageError: matplotlib writes no such format, or the name has no extension.
     """
     if not path.suffix:  # matplotlib would add one, and write to another file than was named
         raise UsageError(
@@ -61,7 +61,7 @@ def _draw_ranks(axes: Any, fleet: FleetStatistics) -> None:
     reports = [each.report for each in fleet.ranks]
     names = [f"{each.rank}: {each.device or 'lost'}" for each in reports]
     copies = [each.transfer_seconds for each in reports]
-    # Measuring goes on during copies, so the rest is what was measured without one.
+    # Measuring overlaps copies: the rest is the time of measuring without a copy.
     work = [max(0.0, each.busy_seconds - each.transfer_seconds) for each in reports]
     idle = [max(0.0, fleet.seconds - each.busy_seconds) for each in reports]
     left = [0.0] * len(reports)

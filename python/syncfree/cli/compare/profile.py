@@ -1,4 +1,4 @@
-"""What limits a comparison, and how much it gains from doing its stages at once."""
+"""What limits a comparison, and how much it gains from overlapping its stages."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Stage:
         lanes: threads or streams that do it.
         count: pairs or batches.
         seconds: of all lanes together.
-        busy_seconds: in which at least one lane was at it.
+        busy_seconds: in which at least one lane was at work.
         hidden_seconds: part of `busy_seconds` in which another stage was at work too.
-        alone_seconds: what it would take with nothing beside it: `seconds` evenly over threads,
-            `busy_seconds` of streams, which share the GPU.
+        alone_seconds: what it would take with nothing beside it: `seconds` divided among threads,
+            or `busy_seconds` of streams, which share the GPU.
         bytes: that were moved; `None` for stages that move nothing.
     """
 
@@ -69,7 +69,7 @@ class Stage:
 
     @property
     def gigabytes_per_second(self) -> float | None:
-        """While it was at work."""
+        """The rate while the stage was at work."""
         if not self.bytes or self.busy_seconds <= 0:
             return None
         return self.bytes / 1e9 / self.busy_seconds
@@ -81,8 +81,8 @@ class Profile:
 
     Args:
         seconds: of the run.
-        stages: that there were, in order.
-        absent: why others were not, by name.
+        stages: those that occurred, in order.
+        absent: why others did not occur, by name.
         dtype: of the samples, as asked for.
         streams: CUDA streams; 0 without a GPU.
         reuse: of memory.
@@ -103,13 +103,13 @@ class Profile:
     def serial_seconds(self) -> float:
         """What the stages would take one after the other.
 
-        Enqueueing is left out: the time of the device's stages holds what they wait for it.
+        Enqueueing is left out: the device's stages wait for it, and their times include that.
         """
         return sum(stage.alone_seconds for stage in self.stages if stage.name != ENQUEUE)
 
     @property
     def gain(self) -> float:
-        """How many times as fast as one stage after the other; below 1, the run had other work."""
+        """How much faster than its stages one after the other; below 1 if there was other work."""
         return self.serial_seconds / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -142,7 +142,7 @@ class Profile:
 
     @property
     def overlap(self) -> str:
-        """What doing the stages at once gains, in words."""
+        """What overlapping the stages gains, in words."""
         longest = self.longest
         if longest is None or self.serial_seconds <= 0:
             return ""
@@ -157,7 +157,7 @@ class Profile:
 
     @property
     def _advice(self) -> str:
-        # Samples that travel as wide as they must are no choice.
+        # Samples that are already as narrow as they can be leave no choice of dtype.
         if self.limit == UPLOAD and self.dtype in ("auto", "uint8"):
             return "--crop-border, or --gpus for more links to the host"
         return _ADVICE[self.limit or DECODE]
@@ -221,7 +221,7 @@ def make_profile(
                 count=each.count,
                 seconds=each.seconds,
                 busy_seconds=own,
-                # The sum of three long times may miss 0 by rounding.
+                # Rounding may take a sum of three long times below 0.
                 hidden_seconds=max(0.0, own + rest - together),
                 alone_seconds=each.seconds / min(lanes, each.count) if by_threads else own,
                 bytes=each.bytes or None,
@@ -248,7 +248,7 @@ def make_profile(
 
 
 def _timeline(spans: Mapping[str, Spans], begin: float) -> dict[str, list[Interval]]:
-    """The newest spans, from where those of all stages are known."""
+    """The newest spans, from the time on from which the spans of all stages are kept."""
     forgotten = (each.newest[0][0] for each in spans.values() if each.count > len(each.newest))
     first = max(forgotten, default=begin)
     return {

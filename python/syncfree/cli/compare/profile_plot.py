@@ -20,7 +20,7 @@ _COLORS = dict(
 
 
 def draw_profile(profile: Profile) -> Figure:
-    """The figure, with what it says in its heading."""
+    """The figure, with its conclusion as the heading."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")
@@ -36,7 +36,7 @@ def draw_profile(profile: Profile) -> Figure:
 
 
 def add_legend_above(axes: Any) -> None:
-    """Where it covers no bar, however long one is."""
+    """Put the legend above the axes, where it covers no bar, however long one is."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),

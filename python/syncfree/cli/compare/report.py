@@ -79,7 +79,7 @@ class ScalingPoint:
     Args:
         processes: their number.
         seconds: of the run.
-        speedup: how many times faster than the smallest number, times that number.
+        speedup: how many times faster than with the fewest processes, times their number.
         efficiency: `speedup / processes`.
         imbalance: largest over mean active time of the processes, minus 1.
     """
@@ -144,7 +144,7 @@ def describe(rows: Sequence[ImageRow], metric: str) -> Statistics:
     """Mean, median and worst of one metric.
 
     The infinite PSNR of identical pictures stays out of mean, median and worst, and is counted
-    apart. MAE over pictures of different data ranges would mix units, so it is not summed up.
+    separately. MAE over pictures of different data ranges would mix units, so it has no statistics.
 
     Example:
         >>> from syncfree.cli.compare.report import describe
@@ -239,7 +239,7 @@ def write_json(file: TextIO, comparison: Comparison) -> None:
 
 
 def _fleet_as_json(fleet: FleetStatistics) -> dict[str, Any]:
-    """The statistics, with each rank's own account beside what was made of it."""
+    """The statistics, with each rank's own report beside what was derived from it."""
     ranks = [{**asdict(each.report), **asdict(each)} for each in fleet.ranks]
     for rank in ranks:
         del rank["report"]

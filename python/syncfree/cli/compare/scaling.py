@@ -13,10 +13,10 @@ from syncfree.cli.compare.report import Comparison, ScalingPoint
 def compare_scaling(work: Work, counts: Sequence[int]) -> Comparison:
     """Compare with each number of processes; the result is that of the last run.
 
-    What went wrong with processes of the other runs is among its problems. A run with such a
-    problem is no point: it says nothing of the time that its number takes.
+    Its problems include those of the processes in the other runs. A run with such a problem gives
+    no scaling point: its time says nothing about its number of processes.
 
-    A run before, which is not counted, reads the files once, so that the first number does not pay
+    A first run, which is not counted, reads the files once, so that the first number does not pay
     for a cold disk cache. Processes start up before their time begins.
 
     Args:

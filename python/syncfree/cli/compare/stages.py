@@ -1,4 +1,7 @@
-"""When each stage of a comparison was at work: threads by the host's clock, a GPU by its events."""
+"""When each stage of a comparison was at work: threads by the host's clock, a GPU by its events.
+
+A span is one stretch of work of a stage, on a thread or a stream.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ class Spans:
     """When a stage was at work, in seconds of `time.perf_counter`.
 
     Args:
-        count: how often.
-        seconds: of all together; those that went on at once count each.
+        count: number of spans.
+        seconds: of all spans; those that overlap count in full.
         bytes: that were moved.
-        newest: the last of them, as they were.
+        newest: the latest spans.
     """
 
     count: int = 0
@@ -49,7 +52,7 @@ class Spans:
     _pieces: list[Interval] = field(default_factory=list)
 
     def add(self, begin: float, end: float, size: int = 0) -> None:
-        """Add one."""
+        """Add a span."""
         self.count += 1
         self.seconds += end - begin
         self.bytes += size
@@ -59,12 +62,12 @@ class Spans:
             self._pieces = merge(self._pieces)
 
     def union(self) -> list[Interval]:
-        """The time in which at least one was at work."""
+        """The time covered by at least one span, as disjoint intervals."""
         return merge(self._pieces)
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    """Seconds of intervals that do not meet."""
+    """Total seconds of disjoint intervals."""
     return sum(end - begin for begin, end in intervals)
 
 
@@ -72,24 +75,24 @@ class Stages:
     """Times nothing: what a comparison without `--profile` does."""
 
     def on_host(self, stage: str) -> AbstractContextManager[object]:
-        """A stretch of the calling thread."""
+        """A span on the calling thread."""
         return nullcontext()
 
     def on_device(
         self, stage: str, kind: Kind = "compute", size: int | None = None
     ) -> AbstractContextManager[object]:
-        """A stretch of the current stream, or of the calling thread without a GPU."""
+        """A span on the current stream, or on the calling thread without a GPU."""
         return nullcontext()
 
     def landed(self) -> None:
-        """A batch is through with all stages."""
+        """A batch has passed all stages."""
 
 
 class StageClock(Stages):
     """Collects the spans of every stage.
 
-    A GPU's come from an `EventTimer`, whose times are on the host's axis, so that the overlap of
-    threads and streams is known. It never waits.
+    The GPU's spans come from an `EventTimer`, whose times are on the host's time axis, so that the
+    overlap of threads and streams is known. It never waits.
 
     Args:
         device: that measures.
@@ -105,7 +108,7 @@ class StageClock(Stages):
 
     @contextmanager
     def on_host(self, stage: str) -> Iterator[None]:
-        """A stretch of the calling thread; one that raises does not count."""
+        """A span on the calling thread; one that raises does not count."""
         begin = time.perf_counter()
         yield
         end = time.perf_counter()
@@ -116,7 +119,7 @@ class StageClock(Stages):
     def on_device(
         self, stage: str, kind: Kind = "compute", size: int | None = None
     ) -> Iterator[None]:
-        """A stretch of the current stream; one that raises does not count."""
+        """A span on the current stream; one that raises does not count."""
         region = self._timer.start(stage, kind, bytes=size)
         try:
             yield
@@ -126,13 +129,13 @@ class StageClock(Stages):
         region.stop()
 
     def landed(self) -> None:
-        """A batch is through with all stages."""
+        """A batch has passed all stages."""
         self._landed += 1
         if self._landed % _COLLECT_EVERY == 0:
             self._collect()
 
     def spans(self) -> dict[str, Spans]:
-        """Of all stages that there were, in their order. Call it when all work is done."""
+        """The spans of all stages that occurred, in order. Call it when all work is done."""
         self._collect()
         return {stage: spans for stage, spans in self._spans.items() if spans.count}
 
@@ -151,5 +154,5 @@ class StageClock(Stages):
                     begin = sample.gpu_start_us * 1e-6
                     end = begin + sample.gpu_us * 1e-6
                     self._spans[history.name].add(begin, end, sample.bytes or 0)
-            # Streams end out of order, so the newest sequence does not tell which are known.
+            # Streams end out of order, so the newest sequence does not tell which samples are new.
             self._seen[history.name] = {sample.sequence for sample in history.samples}

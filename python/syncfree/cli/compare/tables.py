@@ -32,7 +32,7 @@ _PIPE_WIDTH = 100_000
 _LEAST_WIDTH = 80
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # The first batch of each process loads kernels and reserves memory, tenths of a second in which its
-# device idles: what rates and shares of a shorter run would be about.
+# device idles. In a shorter run these would dominate rates and shares.
 STEADY_SECONDS = 3.0
 
 
@@ -265,12 +265,12 @@ def make_table(console: Console) -> Table:
 def print_table(console: Console, table: Table, least: int = _LEAST_WIDTH) -> None:
     """Print a table.
 
-    A narrow terminal folds its lines: rich would cut numbers and leave out columns.
+    A terminal that is too narrow wraps its lines: rich would cut numbers and leave out columns.
 
     Args:
         console: where to.
         table: what.
-        least: columns that it may take, whatever the terminal has.
+        least: characters in a line that it may take, however narrow the terminal is.
     """
     width = console.width
     unfolded = console.options.update(max_width=_PIPE_WIDTH)
@@ -281,7 +281,7 @@ def print_table(console: Console, table: Table, least: int = _LEAST_WIDTH) -> No
 
 
 def _unit(rows: Sequence[ImageRow]) -> str:
-    """Of MAE: the range in whose steps it counts, or both where depths are mixed."""
+    """The unit of MAE: the data range in whose steps it counts, or both if depths are mixed."""
     return " or ".join(f"0..{top:g}" for top in sorted({row.data_range for row in rows}))
 
 
@@ -296,7 +296,7 @@ def _number(metric: str, value: float | None) -> str:
 
 
 def _name(name: str) -> str:
-    """A file's name in one line, without what a terminal would obey."""
+    """A file's name in one line, without control characters."""
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], name)
 
 

@@ -1,4 +1,4 @@
-"""The command: runs a program inside of a region, shows what was found, returns a status."""
+"""The command: runs a program in a region of the detector, shows findings, returns a status."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _find(options: SyncsOptions, notes: Console) -> int:
 
 
 def _told(work: Callable[[], int], notes: Console) -> int:
-    """The status of the work; what could not be done is told."""
+    """The status of the work; an error is reported, and its status is `ENVIRONMENT`."""
     try:
         return work()
     except (SyncfreeError, ImportError) as error:
@@ -141,7 +141,7 @@ def _run(
             run = partial(program.run, options.step_function, iterations.wrap)
             failed = _run_program(run, threads.wait, notes)
         except EndOfChildError:
-            around.pop_all()  # what is open is the parent's
+            around.pop_all()  # the open contexts are the parent's
             raise
     return finish(failed)
 
@@ -200,7 +200,7 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
     if options.baseline is not None and not options.update_baseline:
         difference = Baseline.read(options.baseline, options.root).compare(report.findings)
         report, vanished = report.compared(difference.known), difference.vanished
-    # First: they hold the report whatever becomes of standard output.
+    # Files first: they hold the report even if standard output fails.
     written = _write_files(report, options, notes)
     console = make_console()
     if console.is_terminal:
@@ -217,7 +217,7 @@ def _show(report: Report, options: SyncsOptions, notes: Console) -> int:
 
 
 def _write_files(report: Report, options: SyncsOptions, notes: Console) -> int:
-    """Writes what was asked for; a file that cannot be written is told, and costs no other."""
+    """Writes what was asked for; a file that cannot be written is reported, the others written."""
     writers: list[Callable[[], int]] = []
     if options.update_baseline:
         writers.append(lambda: _update_baseline(report, options, notes))
@@ -249,7 +249,7 @@ def _write(file: Path, document: dict[str, Any]) -> int:
 
 def _complain(console: Console, error: Exception) -> None:
     console.print(Text.assemble(("syncfree syncs: ", "red"), str(error)))
-    # What a tier cannot do was asked for by a line of the program.
+    # The line of the program that asked for what the detector cannot do.
     if isinstance(error, DetectorError):
         place = stack_of_error(error.__traceback__)[0]
         if not is_inside(place.file, MACHINERY):

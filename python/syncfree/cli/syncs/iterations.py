@@ -18,7 +18,7 @@ _GRACE_SECONDS = 5.0
 
 
 class EndOfRunError(BaseException):
-    """Ends the program; no exception of the kind that programs catch."""
+    """Ends the program; not an Exception, which programs catch."""
 
 
 class Iterations:
@@ -69,7 +69,7 @@ class Iterations:
             raise EndOfRunError
 
     def wrap(self, function: Any) -> Any:
-        """A function, or a static or class method, each call of which is an iteration."""
+        """Wraps a function, or a static or class method, so that each call is an iteration."""
         if isinstance(function, (staticmethod, classmethod)):
             return type(function)(self.wrap(function.__func__))
         if kind_of_call(function) == "coroutine":
@@ -103,7 +103,7 @@ class Iterations:
 
     @contextmanager
     def within_time(self) -> Iterator[None]:
-        """Inside, the run ends when its time is up: at the end of an iteration, or anywhere."""
+        """Inside, the run ends when its time is up: with an iteration, or after a grace period."""
         in_main_thread = threading.current_thread() is threading.main_thread()
         if self._seconds is None or not in_main_thread:
             yield

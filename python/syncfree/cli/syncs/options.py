@@ -29,7 +29,7 @@ class SyncsOptions:
         steps: Iterations to judge; None for all.
         seconds: Longest run; None for no limit.
         step_function: Ends an iteration; None for `optimizer.step()`.
-        tier: How to look.
+        tier: Name of the detector's tier.
         prove: Run again with a spinning GPU to prove each finding.
         json: File for the JSON report.
         sarif: File for the SARIF report.
@@ -37,7 +37,7 @@ class SyncsOptions:
         baseline: File of known sites.
         update_baseline: Write that file instead of comparing with it.
         module: The target is a module that runs as by ``python -m``.
-        root: The folder that names of files are relative to, whatever the program makes its own.
+        root: The folder that file names are relative to, even if the program changes its own.
     """
 
     target: str
@@ -67,7 +67,7 @@ class SyncsOptions:
         return BY_NAME[self.tier]
 
     def wherever(self) -> SyncsOptions:
-        """The same with files that a program does not move by changing its folder."""
+        """The same options with absolute paths, since the program may change its folder."""
         places = {name: getattr(self, name) for name in ("json", "sarif", "baseline")}
         return replace(
             self, **{name: self.root / file for name, file in places.items() if file is not None}

@@ -1,4 +1,4 @@
-"""A program and its processes: children that it forks or starts, and its own end by `os._exit`."""
+"""A program's processes: children that it forks or starts, and its own end by `os._exit`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from syncfree.cli.syncs.program import show_error
 from syncfree.detector.patching import Patch
 
-# They load data and keep dictionaries: nobody would look for waits there.
+# Processes with targets from here load data or keep shared objects: no place to look for waits.
 _HELPERS = ("torch.utils.data.", "multiprocessing.managers")
 
 
@@ -22,7 +22,7 @@ class EndOfChildError(SystemExit):
 
 
 def run_to_its_end(run: Callable[[], Any]) -> None:
-    """Runs a program, which may fork: in the child all that is left is to end.
+    """Runs a program, which may fork: a child that comes back here has only to end.
 
     Raises:
         EndOfChildError: This is such a child. What it raised is shown, as by the interpreter.
@@ -56,7 +56,7 @@ def reported_before_the_end(report: Callable[[int], int]) -> Iterator[None]:
     """Inside, `os._exit` and `os.exec*` report first: nothing of this process runs after them.
 
     Args:
-        report: Gets the status that the program ends with, 0 for `os.exec*`, and returns ours.
+        report: Gets the program's exit status, 0 for `os.exec*`, and returns the one to exit with.
     """
     process = os.getpid()
     lock = threading.RLock()
@@ -72,7 +72,7 @@ def reported_before_the_end(report: Callable[[int], int]) -> Iterator[None]:
 
     def make_exec(original: Callable[..., None]) -> Callable[..., None]:
         def exec_(path: Any, *rest: Any) -> None:
-            # `os.execvp` tries one folder of the path after the other.
+            # `os.execvp` tries one folder of the path after another: most calls fail.
             exists = isinstance(path, int) or os.access(path, os.X_OK)
             if os.getpid() == process and exists:
                 report(0)
@@ -90,7 +90,7 @@ def reported_before_the_end(report: Callable[[int], int]) -> Iterator[None]:
 
 
 class Children:
-    """How many processes the program started, each of which has waits of its own."""
+    """Counts the processes that the program started, whose waits are not seen."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -112,8 +112,8 @@ class Children:
 
     def _start(self, original: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
         def start(process: BaseProcess) -> None:
-            target = getattr(process, "_target", None)  # which the start takes away
-            self._starting.now = True  # by a fork or not: it is one process
+            target = getattr(process, "_target", None)  # `start` deletes it
+            self._starting.now = True  # a fork inside is not counted again
             try:
                 original(process)
             finally:

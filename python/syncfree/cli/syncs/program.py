@@ -23,7 +23,7 @@ from syncfree.errors import SyncfreeError
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-# Under this name a script finds what is called at the end of each of its steps.
+# The global of a script that holds the decorator of its step function.
 _STEP = "__syncfree_step__"
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -38,7 +38,7 @@ class Program:
 
     Args:
         target: Path of a script, or ``module:function``; with `is_module` a module's name.
-        arguments: What stands behind it on the command line.
+        arguments: What follows it on the command line.
         is_module: Run it as ``python -m`` does.
 
     Raises:
@@ -76,7 +76,7 @@ class Program:
         Args:
             step_function: A function that ends a step, as ``module:function``, or a function of the
                 script by its name alone.
-            wrap_step: Gets that function and returns what takes its place.
+            wrap_step: Gets that function and returns its replacement.
 
         Raises:
             ProgramError: The function, or the step function, is not there.
@@ -115,7 +115,7 @@ class Program:
             )
         path, _, last = name.rpartition(".")
         owner = resolve(f"{module}:{path}") if path else importlib.import_module(module)
-        # Of a class that is what it says, not what it gives: a static method stays one.
+        # From a class, the attribute as written, not as bound: a static method stays one.
         written = inspect.getattr_static(owner, last, original)
         is_wrapped = isinstance(owner, type) and isinstance(written, (staticmethod, classmethod))
         is_own = last in vars(owner)
@@ -147,7 +147,7 @@ def _run_script(script: Path, step: str | None, wrap: Wrap) -> None:
 
 
 def _run_module(name: str, step: str | None, wrap: Wrap) -> None:
-    """As `runpy` does for `python -m`, which cannot run source that a step function changed."""
+    """As `runpy` does for `python -m`; runpy cannot run source that the step decorator changed."""
     spec, source = _find_module(name)
     attributes = {
         "__file__": spec.origin,
@@ -173,7 +173,7 @@ def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap
         definition = _find(tree.body, step.split("."))
         if definition is None:
             raise ProgramError(f"--step-function {step}: {file} defines no function of this name")
-        # The outermost decorator: what the script's own make of the function is what it calls.
+        # The outermost decorator: the script calls what its own decorators make of the function.
         mark = ast.copy_location(ast.Name(_STEP, ast.Load()), definition)
         definition.decorator_list.insert(0, mark)
         main.__dict__[_STEP] = wrap
@@ -185,9 +185,9 @@ def _run(source: str | bytes, attributes: dict[str, Any], step: str | None, wrap
 _last: list[types.ModuleType] = []
 
 
-@atexit.register  # before the program's own, which therefore run earlier
+@atexit.register  # before the program registers its own functions, which therefore run earlier
 def _clear_last() -> None:
-    """Lets go of a program's globals as the interpreter does at its end.
+    """Clears a program's globals as the interpreter does at exit.
 
     Left to the garbage collector, an open file would lose what it has not written.
     """
@@ -217,7 +217,7 @@ def _find_module(name: str) -> tuple[ModuleSpec, str]:
 
 @contextmanager
 def _missing_named(what: str, module: str) -> Iterator[None]:
-    """A module that the program itself lacks is the program's error, the one asked for is not."""
+    """Reports the missing module that was asked for; one that the program imports is its error."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -15,9 +15,9 @@ from syncfree.distributed.environment import numeric_variable, variable
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
 
-# Processes end at different times; after this long the others' findings are reported without.
+# Processes end at different times; those that take longer are left out of the report.
 _PATIENCE = timedelta(seconds=60)
-_SILENCE = timedelta(seconds=3)  # after which whoever looks at a terminal should know
+_SILENCE = timedelta(seconds=3)  # a longer wait is announced
 _TO_CONNECT = timedelta(seconds=60)
 
 
@@ -27,7 +27,7 @@ def rank() -> int:
 
 
 def gather(report: Report, say: Callable[[str], None]) -> Report:
-    """The report of all ranks on rank 0, and this process's own elsewhere; `say` tells of a wait.
+    """The report of all ranks on rank 0, this process's own elsewhere; `say` announces a wait.
 
     The processes meet in torchrun's own key-value store, so the program's process group may be gone
     already, and nothing waits for a GPU.
@@ -37,7 +37,7 @@ def gather(report: Report, say: Callable[[str], None]) -> Report:
     from torch.distributed import DistStoreError, TCPStore  # type: ignore[attr-defined]
 
     try:
-        numeric_variable("RANK")  # which `rank` takes for 0 where it is none
+        numeric_variable("RANK")  # raises for text that `rank` would take for 0
         store = TCPStore(
             variable("MASTER_ADDR"),
             numeric_variable("MASTER_PORT"),
@@ -47,8 +47,8 @@ def gather(report: Report, say: Callable[[str], None]) -> Report:
         key = f"syncfree/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         if rank() > 0:
             store.set(f"{key}/{rank()}", json.dumps(report.json()))
-            # Rank 0 may hold the store, so nobody leaves before it has read.
-            store.wait([f"{key}/read"], 2 * _PATIENCE)  # it may come late, and then wait itself
+            # Rank 0 may hold the store, so no rank leaves before rank 0 has read its report.
+            store.wait([f"{key}/read"], 2 * _PATIENCE)  # rank 0 may come late, and then wait itself
             return report
         reports = {0: report, **dict(_reports_of_others(store, key, say))}
         store.set(f"{key}/read", "1")
@@ -65,7 +65,7 @@ def gather(report: Report, say: Callable[[str], None]) -> Report:
 def _reports_of_others(
     store: Store, key: str, say: Callable[[str], None]
 ) -> Iterator[tuple[int, Report]]:
-    """Of the ranks that report before patience is over, which all of them share."""
+    """The reports that arrive within `_PATIENCE`, one time limit for all ranks."""
     missing = list(range(1, size()))
     begin = time.monotonic()
     for patience in (_SILENCE, _PATIENCE):
@@ -82,7 +82,7 @@ def _reports_of_others(
 
 
 def _has(store: Store, key: str, end: float) -> bool:
-    """Somebody sets the key before that time."""
+    """Whether the key is set before that time."""
     from torch.distributed import DistStoreError
 
     left = end - time.monotonic()
@@ -91,7 +91,7 @@ def _has(store: Store, key: str, end: float) -> bool:
             store.wait([key], timedelta(seconds=left))
             return True
     except DistStoreError:
-        pass  # what is left may be shorter than the way to the store and back
+        pass  # the time that was left may be shorter than the way to the store and back
     return store.check([key])
 
 
@@ -101,6 +101,6 @@ def size() -> int:
 
 
 def _number(name: str, otherwise: int) -> int:
-    """Whatever else uses the name, the program's report must not be lost."""
+    """A number from the environment; other text is ignored, so that no report is lost."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() else otherwise

@@ -1,4 +1,4 @@
-"""Threads that a program leaves running: they are a part of it, as the interpreter has it."""
+"""Threads that a program leaves running: they are waited for, as the interpreter does."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from syncfree.cli.syncs.iterations import EndOfRunError
 from syncfree.detector.patching import Patch
 
-# So often a wait for threads asks whether one of them has ended the run.
+# Interval at which a wait for threads checks whether one of them has ended the run.
 _LOOK_SECONDS = 0.1
-# Module, what says that the interpreter ends, what workers wait for, and how they are woken.
+# A module, its flag for the interpreter's exit, its map of what workers wait for, how to wake one.
 _POOLS: tuple[tuple[str, str, str, Callable[[Any], None]], ...] = (
     ("concurrent.futures.thread", "_shutdown", "_threads_queues", lambda queue: queue.put(None)),
     ("concurrent.futures.process", "_global_shutdown", "_threads_wakeups", lambda it: it.wakeup()),
@@ -22,7 +22,7 @@ _POOLS: tuple[tuple[str, str, str, Callable[[Any], None]], ...] = (
 
 
 class Threads:
-    """Those that a program starts, for which the interpreter waits when the program has ended."""
+    """The threads that a program starts, for which the interpreter waits after its main thread."""
 
     def __init__(self) -> None:
         self._before = set(threading.enumerate())
@@ -77,7 +77,7 @@ class Threads:
 
     @contextmanager
     def _main_thread_that_ends(self) -> Iterator[None]:
-        """Some threads go on until the main one has ended, which here goes on itself."""
+        """Makes the main thread, which goes on here, look ended: some threads run until it has."""
         main, process = threading.main_thread(), os.getpid()
 
         def is_alive() -> bool:

@@ -1,4 +1,4 @@
-"""Classification metrics as functions, under TorchMetrics' names; every other name is its own."""
+"""Classification metrics as functions under TorchMetrics' names; other names are TorchMetrics'."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from syncfree.functional.classification.accuracy import (
 )
 
 __all__ = ["accuracy", "binary_accuracy", "multiclass_accuracy", "multilabel_accuracy"]
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

@@ -1,6 +1,6 @@
-"""Checks the arguments behind the tensors of an accuracy.
+"""Checks the arguments of an accuracy that follow its tensors.
 
-Gives them as `_call.call` takes them: the task's own, the options and ``ignore_index``.
+Returns them as `_call.call` takes them: the task's own, the options and ``ignore_index``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from syncfree.functional.classification._arguments import (
 
 
 def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Keeps the answers: checking arguments that never change takes as long as a small kernel.
+    """Caches the answers: checking arguments that never change takes as long as a small kernel.
 
-    With `validate_args`, the last of them, off, numbers may be of any type.
+    If the last argument, `validate_args`, is false, numbers may be of any type.
     """
     cached = lru_cache(maxsize=256, typed=True)(check)  # typed, since 1, 1.0 and True are equal
     names = tuple(signature(check).parameters)
@@ -44,7 +44,7 @@ def _remember(check: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any,
                 raise
         except TypeError:  # an argument without a hash, which the check refuses by name
             pass
-        # Each time anew, as the value of a tensor may change.
+        # Not cached, as the value of a tensor may change.
         return check(*(arguments if arguments[-1] else map(plain, names, arguments)))
 
     return checked

@@ -16,7 +16,7 @@ from syncfree.functional._arguments import text_of
 Average = Literal["micro", "macro", "weighted", "none"] | None
 MultidimAverage = Literal["global", "samplewise"]
 
-# csrc/ops/accuracy_arguments.cpp
+# As in csrc/ops/accuracy_arguments.cpp.
 MOST_CLASSES = 2**31 - 1
 
 MULTIDIM_AVERAGES: tuple[str, ...] = get_args(MultidimAverage)
@@ -24,7 +24,7 @@ MULTIDIM_AVERAGES: tuple[str, ...] = get_args(MultidimAverage)
 
 def check_average(average: object) -> None:
     """Raises ValueError unless it is one of `AVERAGES`."""
-    # Arrays compare element by element.
+    # The type comes first: arrays compare element by element.
     if not (average is None or isinstance(average, str)) or average not in AVERAGES:
         raise ValueError(
             f"Expected argument `average` to be one of {tuple(AVERAGES)}, but got {average!r}."
@@ -54,7 +54,7 @@ def check_ignore_index(ignore_index: object) -> None:
 def check_threshold(threshold: object, in_range: bool, where: str = "") -> None:
     """Raises ValueError unless it is a float, in [0, 1] if ``in_range``.
 
-    A tensor is refused: the answer is remembered, and its value may change.
+    A tensor is refused: the answer is cached, but the tensor's value may change.
     """
     kind = float if in_range else (float, int)
     if not isinstance(threshold, kind) or (in_range and not 0 <= threshold <= 1):
@@ -93,7 +93,7 @@ def _at_least_one(top_k: object) -> int:
 
 def check_top_k(top_k: object, num_classes: int | None) -> int:
     """``top_k`` as an int; raises ValueError unless it is an integer of 1 to ``num_classes``."""
-    # TorchMetrics takes numpy's integers; a tensor's value may change, or be on a GPU.
+    # NumPy's integers are taken, as in TorchMetrics. A tensor's value may change, or be on a GPU.
     if hasattr(top_k, "__index__") and not isinstance(top_k, Tensor):
         with suppress(TypeError):  # an array of several
             top_k = operator.index(top_k)
@@ -116,7 +116,7 @@ def top_k_list(top_k: Sequence[object]) -> list[int]:
 
 
 def _advice(name: str, value: object) -> str:
-    """For integers of numpy or torch."""
+    """What to do with an integer of NumPy or torch; empty for other values."""
     if isinstance(value, Tensor) and value.numel() != 1:
         return ""
     whole = not isinstance(value, int) and hasattr(value, "__index__")
@@ -135,7 +135,7 @@ def parse_task(task: object) -> str:
 
 
 def required_int(name: str, value: object, task: str) -> int:
-    """The value; raises ValueError unless it is an integer, which the task cannot do without."""
+    """The value; raises ValueError unless it is an integer, since the task requires it."""
     if isinstance(value, int):
         return value
     raise ValueError(

@@ -1,4 +1,4 @@
-"""Calls of accuracy's ops, from functions and classes alike."""
+"""Calls the accuracy ops, for functions and classes alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from syncfree._ops import quick_calls
 from syncfree.functional._arguments import require_tensors
 from syncfree.functional.classification._unchecked import in_shapes_of_ops
 
-_is_tracing = torch._C._is_tracing  # what torch.jit.is_tracing asks, in half its time
+_is_tracing = torch._C._is_tracing  # the function behind torch.jit.is_tracing, in half its time
 _VALIDATE = ops.VALIDATE
 _with_call = _error_records.with_call
 
@@ -23,18 +23,18 @@ _with_call = _error_records.with_call
 def call(
     op: Any, tensors: tuple[Any, ...], own: tuple[Any, ...], options: int, ignore_index: int
 ) -> Any:
-    """The result of an op's overload for the batch that ``tensors`` begin with.
+    """Calls an op's overload; ``tensors`` begin with the batch.
 
-    Kept quick: a small batch takes the GPU less time than its call takes the host. Errors name the
-    line that called.
+    Kept fast: a small batch takes the GPU less time than its call takes the host. Errors name the
+    calling line.
     """
     if not (isinstance(tensors[0], Tensor) and isinstance(tensors[1], Tensor)):
         require_tensors(tensors[0], tensors[1])
     if is_dynamo_compiling():
         return op(*in_shapes_of_ops(tensors, own, options), *own, options, ignore_index)
-    # A graph of torch.export or torch.jit.trace runs at other places than where it is recorded, and
-    # perhaps in a process with other numbers.
-    # The flag is what torch.compiler.is_compiling asks, behind two frames.
+    # No number for a graph of torch.export or torch.jit.trace: it runs elsewhere than where it is
+    # recorded, and perhaps in a process with other numbers.
+    # torch.compiler.is_compiling returns this flag, but takes two frames.
     if options & _VALIDATE and not (compiler._is_compiling_flag or _is_tracing()):
         options = _with_call(options)
     try:
@@ -42,7 +42,7 @@ def call(
     except RuntimeError as error:
         raise _error_records.explain(error) from None
     except ValueError:
-        # Only now, since to look at shapes takes 0.3 us.
+        # Only after an error, since looking at shapes takes 0.3 us.
         others = in_shapes_of_ops(tensors, own, options)
         if others is tensors:
             raise
@@ -50,9 +50,10 @@ def call(
 
 
 def stepping(op: Any, states: tuple[str, ...], options: tuple[str, str, str]) -> Callable[..., Any]:
-    """`call` for the attributes of a metric and a batch, NotImplemented where that has to look.
+    """The quick form of `call` for the attributes of a metric and a batch: `quick_calls.stepping`.
 
-    ``states`` and ``options`` are the names of attributes.
+    ``states`` and ``options`` are names of attributes. It returns NotImplemented if the caller has
+    to use `call`.
     """
     failed = _answering(lambda *_: NotImplemented)
     return quick_calls.stepping(op, states, options, _with_call, _VALIDATE, failed)
@@ -61,9 +62,9 @@ def stepping(op: Any, states: tuple[str, ...], options: tuple[str, str, str]) ->
 def checked(
     op: Any, check: Callable[..., tuple[Any, ...]]
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`call` for a batch and a function's options, of which ``check`` makes those of `call`.
+    """`call` for a batch and the options of a function, which ``check`` turns into those of `call`.
 
-    Two functions: the quick one, and one for torch.compile to look into.
+    Two functions: one that makes quick calls, and one that torch.compile can trace.
     """
 
     def usual(preds: Tensor, target: Tensor, *options: Any) -> Any:
@@ -78,14 +79,14 @@ def checked(
 
 
 def _answering(otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """What the quick way does where the op raises: shapes it refused may have others that fit."""
+    """Handles an op's error in a quick call; ``otherwise`` may reshape a batch that was refused."""
 
     def failed(error: Exception, *arguments: Any) -> Any:
         try:
             if isinstance(error, RuntimeError):
                 raise _error_records.explain(error) from None
         finally:
-            del error  # whose traceback holds this frame: a cycle would keep the batch
+            del error  # its traceback holds this frame: the cycle would keep the batch alive
         return otherwise(*arguments)
 
     return failed

@@ -1,4 +1,4 @@
-"""Shapes that TorchMetrics takes where it does not validate, and that mean one thing only."""
+"""Shapes that TorchMetrics accepts if it does not validate, and that have only one meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MULTICLASS, _MULTILABEL = ops.task_bits("multiclass"), ops.task_bits("multilabe
 def in_shapes_of_ops(
     tensors: tuple[Any, ...], own: tuple[Any, ...], options: int
 ) -> tuple[Any, ...]:
-    """The tensors of a call, with a batch that the ops refuse in shapes that they take, if any."""
+    """The tensors of a call; a batch in such shapes, which the ops refuse, is reshaped for them."""
     if options & ops.VALIDATE:
         return tensors
     preds, target, *rest = tensors
@@ -24,5 +24,5 @@ def in_shapes_of_ops(
     elif options & _MULTICLASS and options & 3 == _MICRO and preds.ndim == target.ndim + 1:
         num_classes, top_k = own
         if top_k == 1 and preds.shape[1] not in (0, num_classes) and preds.is_floating_point():
-            return preds.argmax(1), target, *rest  # a class is right or wrong, however many
+            return preds.argmax(1), target, *rest  # right or wrong, however many classes there are
     return tensors

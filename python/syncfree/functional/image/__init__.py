@@ -15,7 +15,7 @@ __all__ = [
     "peak_signal_noise_ratio",
     "structural_similarity_index_measure",
 ]
-# Not in its place, so that a star asks `__getattr__`, which adds TorchMetrics' names.
+# Removed from the module, so that `import *` asks `__getattr__`, which adds TorchMetrics' names.
 _OWN: list[str] = globals().pop("__all__")
 
 

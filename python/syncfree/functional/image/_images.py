@@ -1,4 +1,4 @@
-"""What SSIM and its kin ask of two batches of images before an op sees them."""
+"""Checks and converts two batches of images for the ops of SSIM, MS-SSIM and `image_quality`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
 def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The two as kernels read them: other integers than uint8, on both sides, become float32.
+    """The images as kernels read them: integers on both sides become float32 unless both are uint8.
 
     Raises for shapes that are no batch of images, and for integers beside floats.
     """
-    if (  # the usual call, kept quick
+    if (  # fast path of the usual call
         isinstance(preds, Tensor)
         and isinstance(target, Tensor)
         and preds.dtype is target.dtype
@@ -31,7 +31,7 @@ def as_images(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if dtypes <= _INTEGERS and dtypes != {torch.uint8}:
         preds, target = preds.float(), target.float()
     two_units = bool(dtypes & _INTEGERS) and not dtypes <= _INTEGERS
-    # Dynamo cannot trace what raises; the fake of the op says the same.
+    # Dynamo cannot trace a check that raises; the fake of the op raises the same error.
     if (two_units or preds.ndim not in (4, 5)) and not is_dynamo_compiling():
         check_images(preds, target)
     return preds, target

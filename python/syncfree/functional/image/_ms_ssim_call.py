@@ -1,4 +1,4 @@
-"""Calls of MS-SSIM's ops, from the function and the class alike, by TorchMetrics' definition."""
+"""Calls the MS-SSIM ops, in TorchMetrics' definition, for the function and the class alike."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _update_of_any(
 
 
 def _arguments(of_ssim: tuple[Any, ...], betas: Any, normalize: Any) -> tuple[Any, ...]:
-    *arguments, reduction, _ = of_ssim  # the last is of presets
+    *arguments, reduction, _ = of_ssim  # the last is `valid`, for presets
     return *arguments, betas, normalize_code(normalize), reduction
 
 

@@ -1,7 +1,7 @@
 """Multi-scale SSIM as Wang's program and pytorch-msssim define it, made of SSIM without a border.
 
-Both multiply the scales of each channel before they average channels, and halve odd sizes in their
-own way: not what the kernels of TorchMetrics' definition do.
+Unlike TorchMetrics' definition and its kernels, both multiply the scales of each channel before
+they average the channels, and halve odd sizes in their own way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ms_ssim_by_preset(
     k2: Any,
     betas: Sequence[float],
 ) -> Tensor:
-    """One value an image, with a gradient to both images."""
+    """One value per image, with a gradient for both batches of images."""
     require_tensors(preds, target)
     _check_images(preds, target)
     _check_sizes(preset, preds, len(betas))
@@ -50,7 +50,7 @@ def ms_ssim_by_preset(
     halve = _HALVE[preset]
     options = value_range, None, number("k1", k1), number("k2", k2), REDUCTIONS["none"], True
     *finer, coarsest = betas
-    # Factor by factor: the backward of `prod` reads a count back.
+    # Factor by factor: the backward pass of `prod` reads a count back to the host.
     product: Any = 1.0
     for beta in finer:
         _, contrast = _similarity(ssim_with_contrast, DifferentiableSsimWithContrast, pair, options)
@@ -70,22 +70,22 @@ def _similarity(
 
 
 def _power(mean: Tensor, beta: float) -> Tensor:
-    """Of a mean that is not positive 0, with no gradient instead of an infinite one."""
+    """``mean ** beta``; if the mean is not positive, 0 without a gradient, not an infinite one."""
     mean = mean.double()
     empty = mean <= 0
-    # Not `where`, which copies its number to the GPU.
+    # Not `where`, which would copy its number to the GPU.
     power: Tensor = mean.masked_fill(empty, 1.0) ** beta
     return power.masked_fill(empty, 0.0)
 
 
 def _halve_like_wang(images: Tensor) -> Tensor:
-    """`imfilter(x, ones(2) / 4, 'symmetric')` at every second pixel: a last odd one stays."""
+    """`imfilter(x, ones(2) / 4, 'symmetric')` at every second pixel: a last odd row is kept."""
     pool = F.avg_pool2d if images.ndim == 4 else F.avg_pool3d
     return pool(images, 2, ceil_mode=True)
 
 
 def _halve_like_pytorch_msssim(images: Tensor) -> Tensor:
-    """Odd sizes get a zero on either side, which counts."""
+    """Odd sizes are padded with a zero on either side, which counts in the average."""
     pool = F.avg_pool2d if images.ndim == 4 else F.avg_pool3d
     return pool(images, 2, padding=[size % 2 for size in images.shape[2:]])
 
@@ -94,7 +94,7 @@ _HALVE = {"wang": _halve_like_wang, "pytorch-msssim": _halve_like_pytorch_msssim
 
 
 def _check_images(preds: Tensor, target: Tensor) -> None:
-    # torch.compile cannot trace `check_images`, and need not where that would find nothing.
+    # torch.compile cannot trace `check_images`, so it is called only if it has something to raise.
     dtypes_fit = preds.dtype in _DTYPES and target.dtype in _DTYPES
     one_unit = (preds.dtype == torch.uint8) == (target.dtype == torch.uint8)
     shapes_fit = preds.shape == target.shape and preds.ndim in (4, 5)
@@ -103,7 +103,7 @@ def _check_images(preds: Tensor, target: Tensor) -> None:
 
 
 def _check_sizes(preset: str, images: Tensor, scales: int) -> None:
-    """What the libraries ask for, of each axis."""
+    """Checks each axis against the least size that the preset's library asks for."""
     check_count_of_scales(scales)
     halvings = 2 ** (scales - 1)
     least = _TAPS * halvings if preset == "wang" else (_TAPS - 1) * halvings + 1

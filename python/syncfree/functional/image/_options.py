@@ -1,4 +1,4 @@
-"""Options of SSIM that can be judged before there is an image."""
+"""Checks options of SSIM that can be checked before there is an image."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from syncfree.functional.image._range import parse_data_range
 
 
 def gaussian_flag(value: Any) -> bool:
-    """``gaussian_kernel``, which stands where other metrics have the data range."""
+    """``gaussian_kernel`` as a bool; refuses numbers: other metrics take a range here."""
     if type(value) is bool:
         return value
-    if value is None or (type(value) is int and value == 0):  # which no data range is
+    if value is None or (type(value) is int and value == 0):  # neither can be a data range
         return False
     if type(value).__name__ in ("bool", "bool_"):  # numpy's
         return bool(value)
@@ -27,7 +27,7 @@ def gaussian_flag(value: Any) -> bool:
 def check_ssim_options(
     data_range: Any, gaussian_kernel: Any, sigma: Any, kernel_size: Any, k1: Any, k2: Any
 ) -> None:
-    """Raises at construction what otherwise the first batch would."""
+    """Raises at construction the errors that otherwise the first batch would raise."""
     gaussian_flag(gaussian_kernel)
     if data_range is not None:
         parse_data_range(data_range)
@@ -40,7 +40,7 @@ def check_ssim_options(
 
 
 def check_betas(betas: object) -> None:
-    """Exponents of the scales."""
+    """Raises ValueError unless the exponents of the scales are a tuple of floats."""
     if not isinstance(betas, tuple):
         raise ValueError(
             "Argument `betas` is expected to be of a type tuple, but got "

@@ -1,4 +1,4 @@
-"""Named definitions of SSIM and PSNR, for what libraries do differently."""
+"""Presets: named definitions of SSIM and PSNR, which libraries define differently."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def ssim_preset(
     require_tensors(preds, target)
     constant = number("k2", k2)
     if definition.sample_covariance:
-        # A factor n / (n - 1) of all variances, divided out of the contrast term.
-        n = definition.window.kernel_size ** max(preds.ndim - 2, 1)  # other shapes the op refuses
+        # Sample variances are larger by n / (n - 1). Dividing c2 by that gives the same value.
+        n = definition.window.kernel_size ** max(preds.ndim - 2, 1)  # the op refuses other shapes
         constant *= math.sqrt((n - 1) / n)
     return definition.window, range_of(preset, preds, target, data_range), constant
 
 
 def check_ms_ssim_preset(preset: str, window: Window, normalize: Any) -> None:
-    """Raises ValueError for one that has no multi-scale SSIM, or arguments that are not its own."""
+    """Raises ValueError for a preset without multi-scale SSIM, or arguments other than its own."""
     names = get_args(MsSsimPreset)
     if not isinstance(preset, str) or preset not in names:
         reason = " scikit-image has no multi-scale SSIM." if preset == "skimage" else ""
@@ -82,7 +82,7 @@ def check_ms_ssim_preset(preset: str, window: Window, normalize: Any) -> None:
 
 
 def check_psnr_preset(preset: str, dim: Any) -> None:
-    """Raises ValueError for one that has no PSNR, or dimensions that are not its own."""
+    """Raises ValueError for a preset without PSNR, or if ``dim`` is given too."""
     if preset != "skimage":
         raise ValueError(
             "Expected argument `preset` to be 'torchmetrics' or 'skimage', which have a PSNR, but "
@@ -110,7 +110,7 @@ def psnr_preset(
 
 
 def range_of(preset: str, preds: Tensor, target: Tensor, data_range: Any) -> Any:
-    """255 for bytes where nothing is given. scikit-image asks for floats, and so do we."""
+    """The given range, else 255 for uint8; required for floats, as in scikit-image."""
     if data_range is not None:
         return data_range
     if preds.dtype == target.dtype == torch.uint8:

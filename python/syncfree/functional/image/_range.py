@@ -24,9 +24,9 @@ def parse_data_range(
 ) -> tuple[float, tuple[float, float] | None]:
     """Splits ``data_range`` into the range itself and the interval to clamp to, if one is given.
 
-    With images, warns of bytes under a range that is one of floats.
+    With images, warns if they are uint8 but the range is one for floats.
     """
-    if type(data_range) is float and 0.0 < data_range < _INFINITE:  # the usual call, kept quick
+    if type(data_range) is float and 0.0 < data_range < _INFINITE:  # fast path of the usual call
         result: tuple[float, tuple[float, float] | None] = data_range, None
     else:
         result = _parse(data_range)
@@ -40,15 +40,15 @@ def parse_data_range(
 
 
 def is_narrow(value_range: float | None) -> bool:
-    """Whether it is a range of floats, under which bytes are warned of."""
+    """Whether the range is one for floats, so that uint8 images draw a warning."""
     return value_range is not None and value_range <= _WIDEST_OF_FLOATS
 
 
 def warn_of_bytes(value_range: float, preds: Tensor, target: Tensor) -> None:
-    """Once for each line that calls a metric, as warnings are shown by default.
+    """Warns of uint8 images with a range for floats; by default once for each calling line.
 
-    The value is TorchMetrics' all the same: bytes that hold only 0 and 1 have such a range. Nothing
-    is read, so it costs no wait.
+    The value is still TorchMetrics': uint8 images that hold only 0 and 1 have such a range. No
+    pixel is read, so the host does not wait.
     """
     if not is_narrow(value_range) or is_dynamo_compiling():
         return

@@ -1,4 +1,4 @@
-"""What SSIM's ops take beside the images."""
+"""The arguments of the SSIM ops other than the images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ssim_arguments(
     k2: float = 0.03,
     preset: Preset = "torchmetrics",
 ) -> tuple[Any, ...]:
-    """All that the ops take beside the images."""
+    """All arguments of the ops other than the images."""
     valid = preset != "torchmetrics"
     if valid:
         window = Window(gaussian_kernel, sigma, kernel_size)
@@ -45,9 +45,9 @@ def ssim_arguments(
 
 
 def ssim_arguments_of_options(of_bytes: bool, *options: Any) -> tuple[Any, ...] | None:
-    """The same of the options alone, None where the images have to be looked at.
+    """The same from the options alone; None if the images have to be looked at.
 
-    That is for a preset, for windows that are sequences, and to warn of bytes.
+    That is for a preset, for windows that are sequences, and to warn of uint8 images.
     """
     _, _, sigma, kernel_size, *_, preset = options
     if type(sigma) is not float or type(kernel_size) is not int or preset != "torchmetrics":
@@ -65,7 +65,7 @@ def window_arguments(
     kernel_size: int | Sequence[int],
 ) -> tuple[bool, Sequence[float], Sequence[int]]:
     """The window as the ops take it: a number for all axes becomes a sequence of one."""
-    if type(sigma) is float and type(kernel_size) is int:  # the usual call, kept quick
+    if type(sigma) is float and type(kernel_size) is int:  # fast path of the usual call
         return gaussian_flag(gaussian_kernel), (sigma,), (kernel_size,)
     images = preds, target
     sizes = _entries(
@@ -84,7 +84,7 @@ def _entries(
 ) -> Sequence[Entry]:
     if not isinstance(given, Sequence) or isinstance(given, str):
         return (convert(name, given, expected),)
-    if len(given) == 1:  # which the ops would take for a number
+    if len(given) == 1:  # the ops would take it for a number
         require_tensors(*images)
         _ops.check_images(*images)
         _ops.check_count(name, given, images[0])

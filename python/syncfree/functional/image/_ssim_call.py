@@ -1,4 +1,4 @@
-"""Calls of SSIM's ops, from functions and classes alike."""
+"""Calls the SSIM ops, for functions and classes alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from syncfree.functional.image._ssim_arguments import ssim_arguments, ssim_argum
 
 
 def ssim_of(extra: str | None, preds: Tensor, target: Tensor, *options: Any) -> Any:
-    """The value, beside the ``extra`` result if there is one, for options of `ssim_arguments`."""
+    """The value, or a pair with the ``extra`` result, for the options of `ssim_arguments`."""
     quick, in_graph = _VALUES[extra]
     return (in_graph if is_dynamo_compiling() else quick)(preds, target, *options)
 
@@ -35,7 +35,7 @@ def ssim_update_of(
 def _ways(
     op: Any, differentiable: type[Differentiable], states: int = 0
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The quick one, and one for torch.compile to look into."""
+    """Two functions: one that makes quick calls, and one that torch.compile can trace."""
 
     def of_any(preds: Tensor, target: Tensor, *others: Any) -> Any:
         require_summed(*others[:states])

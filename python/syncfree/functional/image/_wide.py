@@ -1,4 +1,4 @@
-"""SSIM in float32 whatever the images are, float64 for float64: for losses."""
+"""SSIM for losses: its value is float32 also for half precision, and float64 for float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HALVES = torch.float16, torch.bfloat16
 
 
 def widened(images: Tensor) -> Tensor:
-    """Halves as float32; others as they are, so that bytes are still refused beside floats."""
+    """Half precision as float32; others unchanged, so that bytes beside floats stay refused."""
     return images.float() if images.dtype in _HALVES else images
 
 
@@ -45,12 +45,12 @@ def wide_similarity(
 def wide_similarity_and_error(
     preds: Tensor, target: Tensor, data_range: float | tuple[float, float], **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """SSIM and the mean absolute error of `image_quality`, likewise."""
+    """SSIM and the mean absolute error of `image_quality`, SSIM before it is rounded."""
     if not _has_own_form(preds):
         quality = image_quality(widened(preds), target, data_range, **options)
         return quality.ssim, quality.mae
     preds, target = as_images(preds, target)
-    *arguments, _ = ssim_arguments(preds, target, data_range, **options)  # always with borders
+    *arguments, _ = ssim_arguments(preds, target, data_range, **options)  # `valid` is for presets
     pair: tuple[Tensor, Tensor] = with_gradient(
         wide_ssim_and_error, DifferentiableWideSsimAndError, preds, target, *arguments
     )

@@ -44,15 +44,15 @@ def multiscale_structural_similarity_index_measure(
     pixels (2 x 2 x 2 in a volume; an odd last row or column is left out). SSIM is the mean of
     `structural_similarity_index_measure`, and CS that of its contrast term without the border.
 
-    There is one kernel per scale, which also writes the images of the next. Scales of small images
-    share one, after another that pools for them, and a small block multiplies the means. All run on
-    the images' device and the current stream; the host never waits. Arithmetic is that of SSIM. The
-    pooled images are kept as float32 (float64 for float64 ``preds``), which takes a third of the
-    inputs' elements (a seventh for volumes) for the time of the call. An image's value has the same
-    bits in any batch and any memory layout.
+    There is one kernel per scale, which also writes the images of the next scale. The scales of
+    small images share one kernel, after another that pools for them. A small block multiplies the
+    means. All run on the images' device and the current stream; the host never waits. Arithmetic is
+    that of SSIM. During the call the pooled images are kept as float32 (float64 for float64
+    ``preds``); they have a third of the inputs' elements (a seventh for volumes). An image's value
+    has the same bits in any batch and any memory layout.
 
     Both images get a gradient if they require one, in one more kernel per scale; the images of all
-    scales are kept for it. Clamped values get none from the scales at which they were clamped, and
+    scales are saved for it. Clamped values get none from the scales at which they were clamped, and
     a range that comes from the data counts as a constant. An image whose mean at some scale is not
     positive has the value 0 under ``"relu"`` and then no gradient, not an infinite one: a loss may
     prefer ``"simple"``.
@@ -68,8 +68,8 @@ def multiscale_structural_similarity_index_measure(
         sigma: Standard deviation of the Gaussian, as in `structural_similarity_index_measure`.
         kernel_size: Size of the uniform window; it also counts in the rule for sizes under a
             Gaussian.
-        reduction: Of the images' values: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
-            (``None``) for one value per image.
+        reduction: How the images' values are reduced: ``"elementwise_mean"``, ``"sum"``, or
+            ``"none"`` (``None``) for one value per image.
         data_range: A positive number; or a tuple ``(low, high)``, to which both images are clamped
             at each scale; or ``None``: the larger of the two tensors' ``max - min`` over the whole
             batch, found on the device again at each scale.
@@ -84,8 +84,8 @@ def multiscale_structural_similarity_index_measure(
             channel has a product of its own, and a last odd row or column is not left out but
             averaged alone (``"wang"``) or with a border of zeros (``"pytorch-msssim"``). Each sets
             the window and ``normalize`` (leave them out) and needs ``data_range`` except for uint8.
-            They take several launches and keep the images of each scale in memory, with float32
-            copies of other dtypes.
+            These presets take several launches and keep the images of each scale in memory, with
+            float32 copies of other dtypes.
 
     Returns:
         One value, or (B,) without a reduction: float64 for float64 ``preds``, else float32.
@@ -145,7 +145,7 @@ def multiscale_structural_similarity_index_measure(
 
 
 def reduced(values: Tensor, code: int) -> Tensor:
-    """The values of images under the reduction of this code."""
+    """The images' values, reduced as the code says."""
     if code == REDUCTIONS["none"]:
         return values
     return values.sum() if code == REDUCTIONS["sum"] else values.mean()

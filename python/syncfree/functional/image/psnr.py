@@ -39,11 +39,11 @@ def peak_signal_noise_ratio(
     One kernel on the tensors' device and the current stream: squares, sum, logarithm and reduction.
     The host never waits. Sums are float32 over short runs and float64 above them (all float64 for
     float64, int32 and int64 input), in an order that depends on the shape alone. Tensors are copied
-    first only if they have more than eight dimensions even after neighboring ones that lie evenly
-    in memory were joined.
+    first only if they have more than eight dimensions even after neighboring dimensions are merged
+    where strides allow it.
 
-    Both tensors get a gradient if they require one; only they are kept for it. Clamped values get
-    none, and neither do identical tensors, whose PSNR is infinite.
+    Both tensors get a gradient if they require one; only the tensors are saved for it. Clamped
+    values get none, and neither do identical tensors, whose PSNR is infinite.
 
     Args:
         preds: Estimated signal of any shape; float16, bfloat16, float32, float64, bool or integer.
@@ -53,9 +53,9 @@ def peak_signal_noise_ratio(
             clamped to it and :math:`R` is ``high - low``. A tensor of one element on the CPU counts
             as a number. May be left out only with a ``preset``.
         base: Base of the logarithm; positive, not 1.
-        reduction: Of the values that ``dim`` leaves: ``"elementwise_mean"``, ``"sum"``, or
-            ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value and nothing
-            to reduce.
+        reduction: How the values that ``dim`` leaves are reduced: ``"elementwise_mean"``,
+            ``"sum"``, or ``"none"`` (``None``) for no reduction. Without ``dim`` there is one value
+            and nothing to reduce.
         dim: Dimensions over which the error is averaged before the logarithm. ``None`` (default),
             ``()`` and ``[]`` mean all. ``dim=(1, 2, 3)`` gives the PSNR of each image.
         preset: ``"skimage"`` takes the PSNR of each image of a batch (B, C, H, W) or (B, C, D, H,
@@ -123,7 +123,7 @@ _psnr = checking_images(psnr, _arguments_of_options, _psnr_of_any)
 
 def parse_base(base: object) -> float:
     """The base of a logarithm as a number."""
-    if type(base) is float and base > 1:  # the usual call, kept quick
+    if type(base) is float and base > 1:  # fast path of the usual call
         return base
     value = number("base", base)
     if not value > 0 or value == 1:

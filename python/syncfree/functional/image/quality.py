@@ -99,9 +99,9 @@ def image_quality(
 
 def _quality_of_any(preds: Tensor, target: Tensor, data_range: Any, *options: Any) -> Any:
     preds, target = as_images(preds, target)
-    if data_range is None:  # which for SSIM alone stands for that of the data
+    if data_range is None:  # only for SSIM alone does None stand for the range of the data
         parse_data_range(data_range)
-    *arguments, _ = ssim_arguments(preds, target, data_range, *options)  # the last is of presets
+    *arguments, _ = ssim_arguments(preds, target, data_range, *options)  # `valid` is for presets
     return with_gradient(_op, DifferentiableImageQuality, preds, target, *arguments)
 
 

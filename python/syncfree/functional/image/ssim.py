@@ -121,7 +121,7 @@ def structural_similarity_index_measure(
     batch and any memory layout.
 
     Both images get a gradient if they require one, from the value, the map and the contrast alike;
-    only the images are kept for it. Clamped values get none, and a range that comes from the data
+    only the images are saved for it. Clamped values get none, and a range that comes from the data
     counts as a constant.
 
     Args:
@@ -134,8 +134,8 @@ def structural_similarity_index_measure(
             alone sets the window's size, ``2 * int(3.5 * sigma + 0.5) + 1``.
         kernel_size: Size of the uniform window, odd; one number or one for each axis. As in
             TorchMetrics it also sets the padding of a volume's last axis under a Gaussian.
-        reduction: Of the images' values: ``"elementwise_mean"``, ``"sum"``, or ``"none"``
-            (``None``) for one value per image.
+        reduction: How the images' values are reduced: ``"elementwise_mean"``, ``"sum"``, or
+            ``"none"`` (``None``) for one value per image.
         data_range: :math:`R`, a positive number; or a tuple ``(low, high)``, to which both inputs
             are clamped and :math:`R` is ``high - low``; or ``None``: the larger of the two tensors'
             ``max - min`` over the whole batch, found on the device. A tensor of one element on the
@@ -210,7 +210,7 @@ def structural_similarity_index_measure(
 
 def __getattr__(name: str) -> Any:
     if name == "multiscale_structural_similarity_index_measure":
-        # TorchMetrics has it in its module of this name; ours is built on this one.
+        # TorchMetrics has it in its module of this name; ours is in a module of its own.
         from syncfree.functional.image import ms_ssim
 
         return getattr(ms_ssim, name)
