@@ -28,11 +28,13 @@ STAMPS := .stamps/$(subst /,_,$(shell $(PYTHON) -c 'import sys; print(sys.prefix
 SOURCES := $(shell find csrc include cmake CMakeLists.txt pyproject.toml -type f 2>/dev/null)
 
 help:
+	@echo "make setup     install what is missing and compile the kernels, which the other commands do by themselves"
 	@echo "make demo      compare real photographs with JPEG copies, then train a small net"
 	@echo "make test      all tests on this machine's devices"
 	@echo "make test-gpu  all tests; fails without a GPU; writes tests/gpu_verified.json"
 	@echo "make sanitize  every CUDA kernel under compute-sanitizer: memory errors, then races in shared memory"
 	@echo "make sanitize-cpu  the CPU kernels under the address and undefined-behavior sanitizers"
+	@echo "make gpu-status  the sources that have changed since the last recorded run on a GPU"
 	@echo "make fuzz      the tests that draw their inputs, with many more of them"
 	@echo "make bench     our figures beside every peer's"
 	@echo "make readme-figures  tables and plots of README and docs/figures.md, from benchmarks/results"

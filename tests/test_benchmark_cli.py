@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,43 @@ def test_what_does_not_fit_is_named(small, monkeypatch, capsys) -> None:
     facts = json.loads(Path("result.json").read_text())
     assert facts["skipped"] == {"huge": "CUDA out of memory. Tried to allocate 2 GiB"}
     assert {row["workload"] for row in facts["rows"]} == {"sum 1000"}
+
+
+@pytest.mark.parametrize("fails", ["maker", "call"])
+def test_what_does_not_fit_is_let_go_of_before_the_next(small, monkeypatch, fails: str) -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+    held: dict[str, bool] = {}
+
+    def is_held() -> bool:
+        return any(each() is not None for each in made)
+
+    def huge() -> Workload:
+        x = torch.rand(1000)
+        made.append(weakref.ref(x))
+
+        def ours() -> torch.Tensor:
+            raise torch.OutOfMemoryError(f"no room beside {x.nbytes} bytes")
+
+        if fails == "maker":
+            ours()
+        assert is_held()
+        return Workload("huge", "cpu", x.nbytes, {"syncfree": ours})
+
+    def following() -> Workload:
+        held["at the next maker"] = is_held()
+        return small[0]
+
+    monkeypatch.setattr(
+        runner, "makers", lambda suite, device: [("huge", huge), ("next", following)]
+    )
+    monkeypatch.setattr(
+        runner, "forget", lambda device: held.setdefault("where memory is freed", is_held())
+    )
+    assert {row["workload"] for row in runner.run_suites(["psnr"], "cpu", seconds=0.05)} == {
+        "sum 1000"
+    }
+    assert len(made) == 1
+    assert held == {"where memory is freed": False, "at the next maker": False}
 
 
 def test_a_peer_that_raises_is_named_and_left_out(small, capsys) -> None:

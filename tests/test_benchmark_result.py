@@ -80,9 +80,9 @@ def test_text() -> None:
 def test_the_host_figures_say_which_they_are() -> None:
     looped = made(host_us=79.0, loop_us=19.0, loop_host_us=15.4)
     assert "host 15.4 us of 19 us back to back, 79 us a single call" in str(looped)
-    alone = made(host_us=79.0, loop_host_us=15.4, no_loop="setup stands before each call")
+    alone = made(host_us=79.0, loop_host_us=15.4, no_loop="setup runs between the calls")
     assert "host 15.4 us back to back, 79 us a single call" in str(alone)
-    assert "\n  no GPU time back to back: setup stands before each call\n" in str(alone)
+    assert "\n  no GPU time back to back: setup runs between the calls\n" in str(alone)
     cpu = made(kind="cpu", gated=False, no_loop="on the CPU")
     assert "host 520 us," in str(cpu)
     assert "back to back" not in str(cpu)
@@ -108,7 +108,7 @@ def test_table_and_plot(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in shown, text
     for text in ("15.4 us", "a: a setup is between; a single call takes the host 520 us"):
         assert text in shown, text
-    assert "host in a loop: until a call among calls back to back returned" in shown
+    assert "host in a loop: the host's time per call when calls follow one another" in shown
     assert "79 us" not in shown  # of a single call: not beside the loop's, which it looks like
     assert made().table().row_count == 1
     for file in ("plot.svg", "plot.png"):

@@ -57,7 +57,7 @@ def test_several_ways_of_ours_have_a_row_each(tmp_path: Path) -> None:
 
 
 def test_the_printed_table_says_which_host_time_is_which() -> None:
-    alone = {"loop_us": None, "no_loop": "setup stands before each call"}
+    alone = {"loop_us": None, "no_loop": "setup runs between the calls"}
     rows = [
         gpu_row(),
         gpu_row(contender="torchmetrics", times_ours=5.7, extra_mib=None),
@@ -80,9 +80,9 @@ def test_the_printed_table_says_which_host_time_is_which() -> None:
     assert lines[0][: single + len("1 call")].endswith("79.0")
     assert lines[1].startswith(" ")  # the workload is named once
     assert lines[4] == ""
-    assert any(line.startswith("host us in a loop: until a call among") for line in lines)
+    assert any(line.startswith("host us in a loop: the host's time per call") for line in lines)
     assert any(line.startswith("host us, 1 call: until a single call") for line in lines)
-    assert lines[-1] == "* setup stands before each call"
+    assert lines[-1] == "* setup runs between the calls"
 
 
 def test_the_printed_table_of_a_cpu() -> None:
@@ -123,7 +123,7 @@ def test_readme_figures_say_which_host_time_is_which(tmp_path: Path) -> None:
         "| step of a class | host, in a loop | launches | torchmetrics: host, in a loop" in looped
     )
     assert "| Accuracy.update | 15.4 µs | 1 | 15.4 µs | 1 | 1.0x |" in looped
-    assert "`host, in a loop`: until a call among calls back to back" in looped
+    assert "`host, in a loop`: the host's time per call when calls follow one another" in looped
     assert "1 call" not in looped
     alone = table(gpu_row(loop_us=None, loop_host_us=None))
     assert "| Accuracy.update | 79 µs (1 call) | 1 | 79 µs (1 call) | 1 | 1.0x |" in alone

@@ -33,6 +33,17 @@ def test_a_block() -> None:
     assert "2 allowed (once an epoch)" in str(report)
 
 
+def test_what_would_not_count_is_not_counted_as_allowed() -> None:
+    with syncfree.detect_syncs(allow=["*alloc*"]) as report:
+        with syncfree.allow_sync("meant"):
+            wait("cuMemAlloc", verdict=Verdict.CONDITIONAL)
+            wait("cuEventQuery", verdict=Verdict.POLL)
+        wait("aten::alloc", verdict=Verdict.CONDITIONAL)
+        wait("cuMemAlloc", verdict=Verdict.CONDITIONAL)  # sync-ok: on the line
+    assert report.allowed == {"meant": 1}
+    assert report.findings == []
+
+
 def test_a_block_around_a_region_and_an_error_inside() -> None:
     with syncfree.allow_sync("outside"), syncfree.detect_syncs() as report:
         wait()

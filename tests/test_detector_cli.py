@@ -133,6 +133,39 @@ def test_a_method_of_the_script_as_step(script) -> None:
     assert findings("--step-function", "Trainer.step", "--warmup", 2, path) == {"in step": 3}
 
 
+def test_a_generator_ends_an_iteration_with_its_body(script) -> None:
+    """Not when it is made, before its body runs."""
+    path = script(
+        """
+        from detector_stub import wait
+
+        def parts(n):
+            sent = yield n
+            assert sent == "forward"
+            wait(f"step {n}")
+            return n + 1
+
+        for n in range(5):
+            step = parts(n)
+            assert next(step) == n
+            try:
+                step.send("forward")
+            except StopIteration as end:
+                assert end.value == n + 1
+        """
+    )
+    found = findings("--step-function", "parts", "--warmup", 2, "--steps", 2, path)
+    assert found == {"step 2": 1, "step 3": 1}
+
+
+def test_an_asynchronous_generator_is_no_step(script, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script("async def parts():\n    yield 1\n")
+    assert syncs("--step-function", "parts", path) == 2
+    error = capsys.readouterr().err
+    assert "parts is an asynchronous generator" in error
+    assert "name a function" in error
+
+
 STEPS = """
 from detector_stub import wait
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from syncfree.cli.syncs import program
 from syncs_command import TRAIN, syncs
 
 pytestmark = pytest.mark.usefixtures("stub_in_a_folder")
@@ -39,6 +40,18 @@ def test_an_exception_keeps_its_traceback(script, capsys: pytest.CaptureFixture[
         shown.err[: shown.err.index("no iteration")],
     )
     assert f"the host waits 1 time at 1 line {NOT_JUDGED}" in shown.out
+
+
+def test_a_program_in_a_folder_beside_the_package_keeps_its_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As syncfree_plugins, whose path begins as that of the package does."""
+    file = f"{Path(program.__file__).parents[2]}_plugins/train.py"
+    with pytest.raises(ZeroDivisionError) as caught:
+        exec(compile("1 / 0", file, "exec"))
+    assert caught.value.__traceback__ is not None
+    program.show_error(caught.value.with_traceback(caught.value.__traceback__.tb_next))
+    assert f'File "{file}", line 1, in <module>' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,39 @@ def test_is_skipped_before(no_sync):
     assert said.count("the test entered no block, as `with no_sync():`") == 3, said
 
 
+def test_a_block_that_ends_with_an_exception_says_so(tmp_path: Path) -> None:
+    found, said = outcomes(
+        tmp_path,
+        """
+def fail():
+    torch.ones(3, device="cuda").sum().item()
+    raise ValueError
+
+def test_ended(no_sync):
+    with pytest.raises(ValueError), no_sync():
+        fail()
+
+def test_ended_in_a_warm_up(no_sync):
+    with pytest.raises(ValueError), no_sync(warmup=1):
+        fail()
+
+def test_inside(no_sync):
+    with no_sync(max=1), pytest.raises(ValueError):
+        fail()
+
+def test_one_of_two(no_sync):
+    with pytest.raises(ValueError), no_sync():
+        fail()
+    with no_sync():
+        torch.ones(3, device="cuda")
+""",
+    )
+    assert set(found.values()) == {"PASSED"}, said
+    assert said.count("SyncWarning: no_sync judged nothing") == 2, said
+    assert said.count("judged nothing: each block of the test ended with an exception") == 1, said
+    assert said.count("the test entered no block") == 1, said
+
+
 def test_emptying_a_cache_that_holds_nothing_is_no_use_of_a_gpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,24 @@ def test_text_names_everything(report: Report, train: str) -> None:
 
 def test_text_says_where_the_rest_is(train: str) -> None:
     report = make_report(*(make_event(train, line) for line in range(1, 23)))
-    assert "\n  ... and 2 lines more, which the JSON report has\n" in str(report)
+    assert "\n  ... and 2 findings more, which the JSON report has\n" in str(report)
+
+
+def test_text_counts_lines_and_not_findings(train: str) -> None:
+    """One line may run several forward lines backward, and call several functions that wait."""
+    forward = [Frame(train, line, "step") for line in (1, 3)]
+    report = make_report(
+        *(make_event(train, 5, forward=each) for each in forward),
+        make_event(train, 5, "Tensor.tolist"),
+    )
+    assert len(report.findings) == 3
+    assert str(report).startswith("the host waits 3 times at 1 line [")
+    known = str(report.compared(report.findings))
+    assert known.startswith("the host waits at no new line, 3 known waits at 1 line of the base")
+    many = [Frame(train, line, "step") for line in range(1, 23)]
+    text = str(make_report(*(make_event(train, 5, forward=each) for each in many)))
+    assert "\n  ... and 2 findings more, which the JSON report has\n" in text
+    assert text.startswith("the host waits 22 times at 1 line [")
 
 
 def test_the_first_copy_of_a_line_is_left_out_where_later_ones_wait(train: str) -> None:
@@ -343,6 +361,45 @@ def test_merging_ranks(train: str) -> None:
     assert (second.line, second.count, second.blocked_us, second.ranks) == (5, 1, None, (0,))
     assert (merged.seconds, merged.allowed, merged.note) == (3.0, {"meant": 3}, "n")
     assert merged.json()["findings"][0]["ranks"] == [0, 1]
+
+
+def test_merging_tells_what_holds_for_all_parts_together(train: str) -> None:
+    """As if one recorder had seen them all, whichever comes first."""
+    first = make_event(
+        train, api="cuModuleLoadData", verdict=Verdict.CONDITIONAL, one_time=True, op_stack=("a",)
+    )
+    again = replace(first, one_time=False, op_stack=("b",))
+    once, twice = make_report(first), make_report(first, again)
+    both = make_report(first, first, again)
+    for merged in (
+        merge_ranks({0: once, 1: twice}),
+        merge_ranks({0: twice, 1: once}),
+        join(once, twice),
+    ):
+        (found,) = merged.findings
+        assert (found.count, found.event.one_time, found.event.op_stack) == (3, False, ("b",))
+        assert found.suggestion == both.findings[0].suggestion
+        assert "seen once" not in str(merged)
+    assert "seen once, the first time that this line ran" in str(merge_ranks({0: once, 1: once}))
+
+
+@pytest.mark.parametrize(
+    ("proofs", "merged"),
+    [
+        (("not proven", "proven"), "proven"),
+        (("proven", "not proven"), "proven"),
+        (("", "not proven"), "not proven"),
+        (("", "proven", ""), "proven"),
+        (("", ""), ""),
+    ],
+)
+def test_a_rank_that_proved_it_is_enough(train: str, proofs: tuple[str, ...], merged: str) -> None:
+    reports = {}
+    for rank, proof in enumerate(proofs):
+        report = make_report(make_event(train))
+        reports[rank] = report.with_findings(replace(each, proof=proof) for each in report.findings)
+    (found,) = merge_ranks(reports).findings
+    assert (found.proof, found.count) == (merged, len(proofs))
 
 
 def test_merging_changes_no_input(train: str) -> None:

@@ -73,6 +73,42 @@ def test_descriptor_2_is_watched_and_given_back(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().err == "before\nsome\ntext\nmore\n[W half a line\nafter\n"
 
 
+def test_warnings_of_two_threads_at_once_belong_to_neither(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Descriptor 2 does not say who wrote."""
+    unplaced: list[int] = []
+    counts: dict[str, int] = {}
+    with StderrWatch(unplaced.append) as watch:
+
+        def other() -> None:
+            watch.expect()
+            os.write(2, LINE)
+            begun.set()
+            assert returned.wait(60)
+            os.write(2, LINE * 3)  # nobody else is busy now
+            counts["other"] = watch.take()
+
+        begun, returned = threading.Event(), threading.Event()
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert begun.wait(60)
+        watch.expect()
+        os.write(2, LINE)
+        counts["first to return"] = watch.take()
+        returned.set()
+        thread.join()
+        watch.expect()
+        watch.expect()  # an operator that calls another
+        os.write(2, LINE)
+        counts["inner"] = watch.take()
+        os.write(2, LINE * 2)
+        counts["outer"] = watch.take()
+    assert counts == {"first to return": 0, "other": 3, "inner": 1, "outer": 2}
+    assert sum(unplaced) == 2
+    assert capfd.readouterr().err == ""
+
+
 def test_more_than_a_pipe_holds(capfd: pytest.CaptureFixture[str]) -> None:
     with StderrWatch(lambda count: None):
         for _ in range(100):

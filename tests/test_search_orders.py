@@ -107,6 +107,22 @@ def test_early_use_of_shared_memory_costs() -> None:
     assert Loop(920, 0, 700, local=1).cost == Loop(1020, 0, 700).cost
 
 
+@pytest.mark.parametrize("kernel", [search_orders.STRIPS, GRADIENTS], ids=lambda k: k.header.stem)
+def test_orders_are_found_in_the_header(kernel: search_orders.Kernel) -> None:
+    now = (search_orders.ROOT / kernel.header).read_text()
+    assert now.count(kernel.mark) == 1
+    found = search_orders.random_orders(random.Random(3), now, True, kernel.mark)
+    assert found != now
+    assert found.startswith(now.partition(kernel.mark)[0])
+
+
+def test_a_header_without_the_mark_is_refused() -> None:
+    """Otherwise each random order would be that of the header."""
+    reworded = HEADER.replace(search_orders.STRIPS.mark, "// The taps of all tasks are the same")
+    with pytest.raises(ValueError, match=r"begins with '// Orders of taps are the same'.*Kernel"):
+        search_orders.random_orders(random.Random(3), reworded, True)
+
+
 @pytest.mark.parametrize("with_taps", [True, False])
 def test_random_orders_of_gradients_are_orders(with_taps: bool) -> None:
     """Each plane once, without taps with its own."""

@@ -31,6 +31,10 @@ def test_default_devices() -> None:
         try:
             assert torch.zeros(2).is_cuda
             assert torch.tensor([1.0]).is_cuda
+            here = torch.zeros(2, device="cpu")
+            assert torch.as_tensor(here).is_cuda
+            assert torch.asarray(here).is_cuda
+            assert not here.is_cuda
             assert torch.nn.Linear(2, 2).weight.is_cuda
             assert not torch.zeros(2, device="cpu").is_cuda
         finally:
@@ -67,11 +71,53 @@ def test_host_memory_is_not_marked_by_a_copy() -> None:
         assert host.tolist() == [0.0, 0.0, 0.0]
 
 
+# Without `requires_grad` the answer of `torch.asarray` depends on the version of torch.
+@pytest.mark.parametrize(
+    ("name", "options"), [("as_tensor", {}), ("asarray", {"requires_grad": True})]
+)
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+@pytest.mark.parametrize("way", [("cuda", "cpu"), ("cpu", "cuda"), ("cuda", "cuda")])
+def test_gradients_pass_functions_of_data(
+    name: str, options: dict[str, Any], dtype: torch.dtype | None, way: tuple[str, str]
+) -> None:
+    """As plain torch lets them, for which all devices are the CPU here."""
+
+    def gradient(source: str, target: str) -> torch.Tensor:
+        leaf = torch.linspace(-1, 1, 4, device=source, requires_grad=True)
+        moved = getattr(torch, name)(leaf * 2, dtype=dtype, device=target, **options)
+        assert moved.requires_grad
+        assert moved.device.type == target
+        moved.square().sum().backward()
+        assert leaf.grad is not None
+        assert leaf.grad.device.type == source
+        return leaf.grad
+
+    want = gradient("cpu", "cpu")
+    with Tier0(Recorder()):
+        got = gradient(*way)
+    assert torch.equal(got, want)
+
+
+def test_a_copy_that_torch_detaches_stays_detached() -> None:
+    recorder = Recorder()
+    with Tier0(recorder):
+        weight = torch.ones(2, device="cuda", requires_grad=True)
+        for requires_grad in (False, True):
+            with pytest.warns(UserWarning, match="To copy construct"):
+                copy = torch.tensor(weight, device="cpu", requires_grad=requires_grad)
+            assert (copy.requires_grad, copy.is_leaf) == (requires_grad, True)
+            assert not copy.is_cuda
+    (found,) = recorder.findings()
+    assert (found.event.api, found.count) == ("torch.tensor", 2)
+
+
 def test_meta_tensors_stay_meta() -> None:
     with Tier0(Recorder()):
         x = torch.ones(2, device="cuda")
         assert x.to("meta").is_meta
         assert x.to("meta").device.type == "meta"
+        for function in (torch.as_tensor, torch.asarray):
+            assert function(x, device="meta").is_meta
         assert torch.empty_like(x, device="meta").device.type == "meta"
         net = torch.nn.Linear(2, 2, device="meta")
         assert net.to_empty(device="cuda").weight.is_cuda

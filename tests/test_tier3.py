@@ -339,7 +339,21 @@ def test_a_loop_of_questions_is_a_wait(fake: FakeCupti) -> None:
             call()  # loop
     assert found(report) == {"loop": ("poll", 1)}
     assert report.count == 1
+    (loop,) = report.findings
+    why = "The line asks in a loop: 5 queries in a row found the GPU busy, until it was done."
+    assert loop.event.why == why  # the first begins the loop and is not among them
     assert not fake.is_enabled("cuLaunchKernel")
+
+
+@pytest.mark.parametrize(("busy", "polls"), [(3, 0), (4, 1)])
+def test_a_loop_has_three_queries_after_the_first(fake: FakeCupti, busy: int, polls: int) -> None:
+    not_ready = fake.call("cuEventQuery", 5, result=600)
+    ready = fake.call("cuEventQuery", 5)
+    with syncfree.detect_syncs() as report:
+        hear_launches(fake, fake.call("cuEventQuery", 4, result=600))
+        for call in [not_ready] * busy + [ready]:
+            call()
+    assert report.count == polls
 
 
 def test_who_asks_once_a_step_does_not_wait(fake: FakeCupti) -> None:

@@ -186,6 +186,17 @@ def test_the_old_subscription_where_the_new_one_fails(fake: FakeCupti) -> None:
     assert (report.tier, report.count) == (3, 1)
 
 
+def test_one_watch_for_a_library_of_two_names(
+    fake: FakeCupti, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As when it is loaded by its path first, and found by its soname the next time."""
+    watch = library_module.open_watch()
+    other = tmp_path / "libcupti.so.13"
+    other.symlink_to(fake.path)
+    monkeypatch.setenv(library_module.OVERRIDE, str(other))
+    assert library_module.open_watch() is watch
+
+
 @pytest.mark.parametrize("path", ["/nonexistent/libcupti.so", "libm.so.6"])
 def test_a_library_that_is_none(
     fake: FakeCupti, monkeypatch: pytest.MonkeyPatch, path: str

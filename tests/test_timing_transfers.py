@@ -57,6 +57,46 @@ def test_which_calls_cross() -> None:
         assert _MOVES[read][1]((here,), {}) is None
 
 
+def test_a_default_device_is_a_target_too() -> None:
+    makes = _MOVES[torch.tensor][1]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        there, here = torch.empty(3, 4, device="cuda"), torch.empty(3, 4)
+    with torch.device("cuda"):
+        assert makes(([1.0],), {}) == makes(([1.0],), {"device": None}) == ("h2d", 0)
+        assert makes((here,), {}) == ("h2d", 48)
+        assert makes(([1.0],), {"device": "cpu"}) is makes((there,), {}) is None
+    with torch.device("cpu"):
+        assert makes((there,), {}) == ("d2h", 48)
+        assert makes(([1.0],), {}) is None
+    assert makes((there,), {}) is makes((here,), {}) is makes(([1.0],), {}) is None
+
+
+@pytest.fixture
+def targets(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """The devices that data were found to be copied to."""
+    seen: list[torch.device] = []
+    monkeypatch.setattr(transfers, "direction", lambda source, target: seen.append(target))
+    return seen
+
+
+def test_the_mode_sees_a_default_device_around_it(targets: list[torch.device]) -> None:
+    """The device is not among a call's arguments yet: torch adds it below the mode."""
+    with torch.device("cpu"), torch.device("meta"), EventTimer("cpu").track_transfers():
+        made = [torch.tensor([1.0]), torch.as_tensor([1.0])]
+    assert targets == [each.device for each in made] == [torch.device("meta")] * 2
+
+
+def test_the_mode_sees_a_default_device_that_is_set_below_it(targets: list[torch.device]) -> None:
+    with EventTimer("cpu").track_transfers():
+        torch.set_default_device("meta")
+        try:
+            made = torch.tensor([1.0])
+        finally:
+            torch.set_default_device(None)
+        torch.tensor([1.0])
+    assert targets == [made.device] == [torch.device("meta")]
+
+
 def test_the_mode_sees_every_call_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "direction", lambda source, target: "d2h")  # whatever the ends
     timer, x = EventTimer("cpu"), torch.ones(1)

@@ -339,6 +339,18 @@ def gradients_across_devices() -> None:
     weight.grad.sum().item()  # sync: Tensor.item
 
 
+def gradients_through_functions_of_data() -> None:
+    weight = torch.ones(3, device=DEVICE, requires_grad=True)
+    here = torch.as_tensor(weight * 2, device="cpu")  # sync: torch.as_tensor
+    here.sum().backward()  # conditional: backward of a copy
+    here = torch.asarray(weight * 2, device="cpu", requires_grad=True)  # sync: torch.asarray
+    here.sum().backward()  # conditional: backward of a copy
+    leaf = torch.ones(3, requires_grad=True)
+    there = torch.as_tensor(leaf * 2, device=DEVICE)  # conditional: torch.as_tensor
+    there.sum().backward()  # sync: backward of a copy
+    leaf.grad.tolist()
+
+
 def mixed_precision() -> None:
     net = nn.Linear(4, 2, device=DEVICE)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -403,6 +415,7 @@ PROGRAMS = (
     padded_sequences,
     network,
     gradients_across_devices,
+    gradients_through_functions_of_data,
     mixed_precision,
     checkpoints,
 )

@@ -11,8 +11,8 @@ TIMED = " timed regions"
 HOST = "host, in a loop"
 SINGLE = " (1 call)"
 ABOUT_HOST = (
-    f"`{HOST}`: until a call among calls back to back has returned, which is what a loop pays for "
-    "it."
+    f"`{HOST}`: the host's time per call when calls follow one another without a pause, which is "
+    "what a loop pays for each."
 )
 ABOUT_SINGLE = (
     f"`{SINGLE.strip()}`: a single call, as there is no figure in a loop. The GPU was drained and "

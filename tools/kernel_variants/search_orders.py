@@ -186,7 +186,11 @@ def random_orders(
     mark: str = STRIPS.mark,
     share: float = 1.0,
 ) -> str:
-    """The header with random orders of all tasks: `share` of the choices are drawn again."""
+    """The header with random orders of all tasks: `share` of the choices are drawn again.
+
+    Raises:
+        ValueError: The header does not have the mark.
+    """
 
     def chosen(names: list[str]) -> Callable[[re.Match[str]], str]:
         return lambda now: rng.choice(names) if rng.random() < share else now[0]
@@ -194,7 +198,12 @@ def random_orders(
     def drawn(text: str, kind: str, names: list[str]) -> str:
         return re.sub(rf"(?<={kind}::)k\w+", chosen(names), text)
 
-    head, mark, tail = header.partition(mark)
+    head, found, tail = header.partition(mark)
+    if not found:
+        raise ValueError(
+            f"the orders are behind a comment that begins with {mark!r}, but the header has none: "
+            "restore it, or change the `mark` of its Kernel in search_orders.py"
+        )
     # The steps of the planes are shuffled; each plane keeps its order of taps.
     steps = re.findall(STEP, tail)
     of_kernels = [steps[i : i + PLANES] for i in range(0, len(steps), PLANES)]

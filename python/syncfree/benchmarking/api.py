@@ -120,10 +120,12 @@ def benchmark(
         gap: The pause of the other two modes in seconds; default 0.05 for ``"burst"``, 1 for
             ``"idle_gap"``.
         precision: Half-width of the median's interval at which to stop, as a share of the median.
-        max_seconds: Longest time for each contender; the warm-up before may take half as much. The
-            result says if the limit ended the run. A call that has begun is not interrupted: after
-            the first call at least two more are made, however slow they are, one to see how long a
-            call takes and one that counts.
+        max_seconds: Longest time for the samples of each contender; the result says if it ended
+            them. The warm-up before them may take half as much. Calls without the gate and loops
+            follow, which take little, unless calls are slow: then as much again for the former and
+            for the latter. While the host runs slowly, loops go on for up to half as much. A call
+            that has begun is not interrupted: after the first call at least two more are made,
+            however slow they are, one to see how long a call takes and one that counts.
 
     Returns:
         The figures: one :class:`~syncfree.benchmarking.Result`, or a

@@ -113,7 +113,7 @@ class Probe(Protocol):
         """Empty if back-to-back calls can be timed until all are done, otherwise the reason."""
 
     def loop(self) -> Loop | None:
-        """Times calls back to back; None if the samples are back-to-back calls already."""
+        """Times calls back to back; None on a device without a queue of work."""
 
     def extra_bytes(self) -> int | None:
         """Peak memory of one call beyond what was in use before; None if it is unknown."""

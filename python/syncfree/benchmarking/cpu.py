@@ -92,11 +92,11 @@ class CpuProbe:
         return Sample(us, us)
 
     def why_no_loop(self) -> str:
-        """A call is done when it returns, so the samples are such a loop already."""
-        return "on the CPU the samples are of calls back to back already"
+        """A call leaves nothing enqueued, so a loop has no time of its own to tell."""
+        return "on the CPU a call is done when it returns: there is no queue that a loop could fill"
 
     def loop(self) -> Loop | None:
-        """None: the samples are back-to-back calls already."""
+        """None: see `why_no_loop`."""
         return None
 
     def extra_bytes(self) -> int | None:

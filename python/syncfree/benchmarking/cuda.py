@@ -29,8 +29,7 @@ MOST_LOOPED = 500
 
 GATE_OPENED = "the gate opened before the host had enqueued the call"
 SETUP_BETWEEN = (
-    "setup stands before each call: the host's time in a loop is of the calls alone, but until all "
-    "of them are done the GPU does the setup's work too"
+    "setup runs between the calls of a loop; the host's time leaves it out, but the GPU's cannot"
 )
 
 

@@ -36,7 +36,7 @@ class Plan:
         gate: Whether to hide the host's launch time if the function allows it.
         precision: Half-width of the median's 95 % interval at which to stop, as a share of the
             median.
-        max_seconds: Longest time for each contender.
+        max_seconds: Longest time for the samples of each contender.
     """
 
     mode: Mode = "steady"

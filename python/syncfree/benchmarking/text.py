@@ -9,7 +9,10 @@ from syncfree.timing.verdicts import duration
 if TYPE_CHECKING:
     from syncfree.benchmarking.result import Result
 
-IN_A_LOOP = "until a call among calls back to back returned: what a loop pays for each"
+IN_A_LOOP = (
+    "the host's time per call when calls follow one another without a pause: what a loop pays for "
+    "each"
+)
 SINGLE = (
     "until a single call returned, before which the GPU was drained and, unless kept, its L2 cache "
     "flushed; several times as much, as the host's caches and clocks forget too"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from syncfree.timing.verdicts import duration
+from syncfree.timing.verdicts import LAUNCH_BOUND, duration
 
-LAUNCH_BOUND = 0.8  # host time over the time between the events
 CONFIRMED = 1.2  # plain time over gated time
 NEAR_PEAK = 0.6
-_MORE_THAN_MEMORY_GIVES = 1.1  # more than noise: the measurement of the peak was disturbed
+_MORE_THAN_MEMORY_GIVES = 1.1  # more than noise
 
 Kind = Literal["waits", "launch-bound", "memory-bound", "compute-bound", "gpu-bound", "cpu"]
 
@@ -93,7 +92,10 @@ def _launch_bound(device_us: float, host_us: float, plain_us: float | None) -> s
 
 def _of_bandwidth(share: float) -> str:
     if share > _MORE_THAN_MEMORY_GIVES:
-        return "more than the read bandwidth measured here, in which something else had a part"
+        return (
+            "more than the read bandwidth measured here (other work slowed that measurement down, "
+            "or not all of the call's bytes went through memory)"
+        )
     return f"{share:.0%} of the read bandwidth measured here"
 
 

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from syncfree.errors import SyncError
 
 _OPTIONS = ("max", "allow", "warmup")
+_NO_BLOCK = "the test entered no block, as `with no_sync():`, beyond warm-ups"
+_ENDED = (
+    "each block of the test ended with an exception, so its waits were not judged: write "
+    "`with pytest.raises(...):` inside of the block"
+)
 _ratchet = pytest.StashKey[Ratchet]()
 _device = pytest.StashKey[VirtualDevice]()
 _outcome = pytest.StashKey[str]()
@@ -116,9 +121,8 @@ def no_sync(request: pytest.FixtureRequest) -> Iterator[Callable[..., Guard]]:
     yield make
     passed = request.node.stash.get(_outcome, "") == "passed"
     if passed and not any(guard.idle for guard in guards):
-        _warn_of_nothing(
-            request.node, "the test entered no block, as `with no_sync():`, beyond warm-ups"
-        )
+        ended = any(guard.ended_by_error for guard in guards)
+        _warn_of_nothing(request.node, _ENDED if ended else _NO_BLOCK)
     _warn_if_idle(request.node, guards)
 
 
@@ -194,10 +198,10 @@ def _warn_if_idle(item: pytest.Item, guards: Sequence[Guard]) -> None:
     if judged and all(judged):
         _warn_of_nothing(
             item,
-            "no operation on a CUDA tensor ran. Without a GPU those tensors are followed that go "
-            'to "cuda" in the test or in its function-scoped fixtures, where '
-            "torch.cuda.is_available() is True: choose the device there, and not at import or in a "
-            "fixture of a wider scope",
+            "no operation on a CUDA tensor ran. Without a GPU the detector follows the tensors "
+            'that the test and its function-scoped fixtures put on "cuda". Choose the device '
+            "there, where torch.cuda.is_available() is True, and not at import or in a fixture of "
+            "a wider scope",
         )
 
 
@@ -267,6 +271,7 @@ class Guard:
         self.raises = True
         self.failure: SyncError | None = None
         self.idle: list[bool] = []  # one for each judged block
+        self.ended_by_error = False  # some block, which is then not judged
 
     def __enter__(self) -> Report:
         from syncfree.detector.tiers import TierUnavailableError
@@ -286,6 +291,8 @@ class Guard:
         report = self._region.report
         if error is None:
             self.idle.append(report.idle)
+        else:
+            self.ended_by_error = True
         ratchet = self._item.config.stash.get(_ratchet, None)
         if ratchet is not None:
             report = ratchet.judge(self._item, report)

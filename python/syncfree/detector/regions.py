@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Literal
 
 from syncfree.detector.allow import Pattern, check_patterns, reason_for
-from syncfree.detector.findings import Event
+from syncfree.detector.findings import Event, Verdict
 from syncfree.detector.report import Report
 from syncfree.detector.session import drain, enter_scope, leave_scope, session
 from syncfree.detector.tiers import CHOICES, TierChoice
@@ -170,8 +170,9 @@ class Region:
         """
         reason = reason_for(event, self._patterns)
         if reason is not None:
-            with self._lock:
-                self.report.record_allowed(reason)
+            if event.verdict is not Verdict.CONDITIONAL:  # which would not count either
+                with self._lock:
+                    self.report.record_allowed(reason)
             return
         self.report.record(event)
         if may_raise and self.raises_at_call and self.report.count > self.max_syncs:

@@ -14,6 +14,8 @@ from syncfree.detector.findings import Event, Finding, Frame, Recorder, Verdict,
 from syncfree.errors import DetectorError, MissingExtraError
 
 VERSION = 1
+# Of several ranks the last of these holds.
+_PROOFS = ("", "not proven", "proven")
 
 
 class Report:
@@ -24,7 +26,6 @@ class Report:
         note: Why it was not a higher tier, or what else is to be said of it; may be empty.
         seconds: Wall time of the region, 0 while it is open.
         allowed: How many waits were allowed, by reason.
-        lost: Calls that could not be kept because too many came at once; some may be waits.
         failed: The program failed: what it did not reach is not judged.
         idle: No operation on a CUDA tensor ran, so nothing was judged. Only tier 0 sets it.
 
@@ -41,7 +42,6 @@ class Report:
         self.note = note
         self.seconds = 0.0
         self.allowed: dict[str, int] = {}
-        self.lost = 0
         self.failed = False
         self.idle = False
         self._recorder = Recorder()
@@ -65,7 +65,7 @@ class Report:
         report._fixed = by_cost(findings)
         report.seconds = seconds
         report.allowed = dict(allowed or {})
-        report.lost = lost
+        report.record_lost(lost)
         report.failed = failed
         report.idle = idle
         return report
@@ -81,6 +81,11 @@ class Report:
         if self._fixed is None:
             return self._recorder.counted()
         return sum(each.count for each in self._fixed if each.counts)
+
+    @property
+    def lost(self) -> int:
+        """Calls that could not be kept because too many came at once; some may be waits."""
+        return self._recorder.lost
 
     @property
     def known_count(self) -> int:
@@ -113,7 +118,7 @@ class Report:
 
     def record_lost(self, count: int) -> None:
         """Adds to the count of calls that the tier could not keep."""
-        self.lost += count
+        self._recorder.record_lost(count)
 
     def without(self, known: Iterable[Finding]) -> Report:
         """The same report without some of its findings."""
@@ -333,7 +338,7 @@ def merge_ranks(reports: Mapping[int, Report]) -> Report:
     """One report of all processes of a distributed run.
 
     A line that several ranks report is one finding: counts and times are added, and `ranks` says
-    which ranks saw it. The wall time is the longest one.
+    which ranks saw it. It is proven if one rank proved it. The wall time is the longest one.
 
     Args:
         reports: The report of each rank, at least one.
@@ -368,6 +373,9 @@ def _merged(reports: list[Report], findings: list[list[Finding]], seconds: float
     for each in (each for found in findings for each in found):
         total = sums.setdefault(site_of(each.event), replace(each, count=0, ranks=()))
         total.ranks += each.ranks
+        total.proof = max(total.proof, each.proof, key=_PROOFS.index)
+        if total.event.one_time and not each.event.one_time:
+            total.event, total.suggestion = each.event, each.suggestion  # as `Recorder.record` does
         if each.blocked_us is not None and total.count:
             total.blocked_us = (total.blocked_us or 0.0) + each.blocked_us
         total.count += each.count

@@ -98,7 +98,7 @@ def _places(name: str) -> list[str]:
         return []
     if spec.submodule_search_locations:
         return [f"{Path(place)}/" for place in spec.submodule_search_locations]
-    return [spec.origin] if spec.origin else []
+    return [spec.origin] if spec.origin and spec.has_location else []
 
 
 def _walk(frame: FrameType | None) -> Iterator[Frame]:

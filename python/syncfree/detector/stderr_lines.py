@@ -10,6 +10,7 @@ import atexit
 import os
 import select
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -74,8 +75,8 @@ class StderrWatch:
     """While active, sync warnings on descriptor 2 are counted instead of shown.
 
     Args:
-        notice: Called with the number of warnings that came outside of `expect` and `take`, from
-            any thread.
+        notice: Called, from any thread, with the number of warnings that no call owns: they came
+            outside of `expect` and `take`, or inside of several threads' calls at once.
     """
 
     def __init__(self, notice: Callable[[int], None]) -> None:
@@ -83,7 +84,7 @@ class StderrWatch:
         self._lines = LineFilter()
         self._lock = threading.Lock()
         self._pending = 0
-        self._busy = 0
+        self._busy: Counter[int] = Counter()  # calls under way in each thread
         self._ended = False
 
     def __enter__(self) -> StderrWatch:
@@ -118,15 +119,21 @@ class StderrWatch:
     def expect(self) -> None:
         """Announces a call whose warnings the caller will `take`."""
         with self._lock:
-            self._busy += 1
+            self._busy[threading.get_ident()] += 1
 
     def take(self) -> int:
-        """The number of warnings since `expect`."""
+        """The number of warnings since `expect`, unless they may be those of another thread."""
+        here = threading.get_ident()
         with self._lock:
-            self._busy -= 1
+            self._busy -= Counter((here,))
             self._drain()
             count, self._pending = self._pending, 0
+            is_alone = self._busy.keys() <= {here}
+        if is_alone:
             return count
+        if count:
+            self._notice(count)
+        return 0
 
     def read(self) -> None:
         """Reads what was written so far, and gives notice of warnings that no call expects."""

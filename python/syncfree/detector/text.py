@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from syncfree.detector.findings import FORWARD_NOT_KEPT, Finding, Verdict
@@ -16,9 +17,9 @@ MEANT = (
     " around it."
 )
 IDLE = (
-    "nothing was judged: no operation on a CUDA tensor ran. Without a GPU those tensors are "
-    'followed that go to "cuda" inside, where torch.cuda.is_available() is True: choose the device '
-    "there"
+    "nothing was judged: no operation on a CUDA tensor ran. Without a GPU the detector follows the "
+    'tensors that the code inside puts on "cuda". Choose the device there, where '
+    "torch.cuda.is_available() is True"
 )
 
 
@@ -32,7 +33,7 @@ def as_text(report: Report, most: int | None = _SHOWN) -> str:
     found = report.shown
     lines = [line for each in found[:most] for line in _block(each, report)]
     if most is not None and len(found) > most:
-        more = plural(len(found) - most, "line")
+        more = plural(len(found) - most, "finding")
         lines.append(f"  ... and {more} more, which the JSON report has")
     if any(each.counts for each in found):
         lines.append(MEANT)
@@ -44,7 +45,7 @@ def summary(report: Report) -> str:
     guilty = [each for each in report.findings if each.counts]
     known = [each for each in report.findings if each.known]
     if guilty:
-        text = f"the host waits {plural(report.count, 'time')} at {plural(len(guilty), 'line')}"
+        text = f"the host waits {plural(report.count, 'time')} at {_lines(guilty)}"
     elif known:
         text = "the host waits at no new line"
     else:
@@ -55,7 +56,7 @@ def summary(report: Report) -> str:
         text += " before the program failed: what it did not get to is not judged"
     if known:
         waits = plural(report.known_count, "known wait")
-        text += f", {waits} at {plural(len(known), 'line')} of the baseline left out"
+        text += f", {waits} at {_lines(known)} of the baseline left out"
     maybe = sum(each.count for each in report.shown if not each.waits)
     if maybe:
         text += f", {plural(maybe, 'call')} may wait (not counted)"
@@ -64,6 +65,11 @@ def summary(report: Report) -> str:
     if report.lost:
         text += f", {plural(report.lost, 'call')} of the driver lost, as too many came at once"
     return f"{text} [{report.note or f'tier {report.tier}'}]"
+
+
+def _lines(findings: Iterable[Finding]) -> str:
+    """How many lines they are at: one line may have a finding for each forward line and api."""
+    return plural(len({(each.frame, each.event.caller) for each in findings}), "line")
 
 
 def plural(count: int, noun: str) -> str:

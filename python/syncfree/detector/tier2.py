@@ -28,8 +28,8 @@ _NOTICE = "Synchronization debug mode is a prototype feature"
 _API = "torch sync debug mode"
 _WHY = "A torch operation waits for the GPU here."
 _UNPLACED = (
-    "A function of a C++ extension waits for the GPU; the line is where the program was when this "
-    "was noticed, a moment later."
+    "A function of a C++ extension, or one of several `torch.ops` calls at once, waits for the "
+    "GPU; the line is where the program was when this was noticed, a moment later."
 )
 
 

@@ -13,10 +13,10 @@ _HOST = 1_000_000
 """The process id of the host's rows; devices have their index."""
 
 _EVENT_US = 0.5
-"""The resolution of events: a nested region may seem to end so much after the one around it."""
+"""The resolution of events: a nested region may seem to end this much after its parent."""
 
 _ROUNDING_US = 0.002
-"""Perfetto cuts begin and duration off to whole nanoseconds."""
+"""Perfetto truncates start and duration to whole nanoseconds."""
 
 _SHOWN_APART = frozenset({"name", "kind", "gpu_start_us", "gpu_us", "host_start_us"})
 

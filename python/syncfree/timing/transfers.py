@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from syncfree.timing.samples import Kind
 from syncfree.timing.timer import EventTimer
@@ -90,12 +91,26 @@ def _make(args: Arguments, options: Options) -> Move | None:
     data = options.get("data", args[0] if args else None)
     place = options.get("device")
     if place is None:
+        place = _default_device()
+    if place is None:
         return None
     if isinstance(data, Tensor):
         return _move(data, data.device, _device(place))
     way = direction(torch.device("cpu"), _device(place))
     # The dtype that a list's elements will get is known only afterwards.
     return None if way is None else (way, int(getattr(data, "nbytes", 0)))
+
+
+def _default_device() -> torch.device | None:
+    """What `set_default_device` or `with torch.device(...)` will add to the call; None for nothing.
+
+    Torch does so in modes of its own, which see a call after this one. `torch.get_default_device`
+    does not tell a default of the CPU, to which a tensor of a GPU is copied, from none.
+    """
+    for mode in reversed(_get_current_function_mode_stack()):
+        if isinstance(mode, DeviceContext):
+            return mode.device
+    return None
 
 
 def _device(place: Any) -> torch.device:

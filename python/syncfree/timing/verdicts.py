@@ -20,16 +20,16 @@ LOW_CLOCK = 0.9
 """A clock below this share of the highest one seen on its GPU is low."""
 
 COLD_GAP_US = 1e5
-"""After so long a gap on the host its next launches are slow: caches and idle states."""
+"""After a host gap this long the next launches are slow: cold caches and idle states."""
 
 RAMP_GAP_US = 1e4
-"""A low clock after so long a gap is one that ramps; without it, one that is held down."""
+"""A low clock after a gap this long is ramping up; without such a gap it is held down."""
 
 OFTEN = 0.5
-"""A flag that so many of the samples have is the verdict on the region."""
+"""A flag on more than this share of the samples becomes the region's verdict."""
 
 VARIES = 2.0
-"""A region whose p90 is so many times its median has no typical time."""
+"""A region whose p90 is this many times its median has no typical time."""
 
 
 def highest_clocks(samples: Iterable[Sample]) -> dict[int, float]:

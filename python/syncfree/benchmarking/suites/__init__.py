@@ -27,7 +27,7 @@ SUITES: dict[str, str] = {
     "classes": "syncfree.benchmarking.suites.classes:makers",
 }
 OF_CLASSES = ("restoration", "classes")
-"""Need TorchMetrics, whose classes our metric classes are."""
+"""Suites that need TorchMetrics, from whose classes syncfree's derive."""
 
 
 def makers(suite: str, device: str) -> Makers:

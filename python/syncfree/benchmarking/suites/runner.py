@@ -41,7 +41,7 @@ def measure_workload(
     Args:
         workload: The workload.
         peers: Whether to measure peers too.
-        seconds: Longest time for each contender.
+        seconds: Longest time for the samples of each contender.
         skip: Called with the name and the error of each peer that raises, which is then left out;
             without `skip` the error is raised.
     """
@@ -127,7 +127,7 @@ def run_suites(
         suites: Keys of :data:`~syncfree.benchmarking.suites.SUITES`.
         device: ``"cuda"`` or ``"cpu"``.
         peers: Whether to measure peers too.
-        seconds: Longest time for each contender.
+        seconds: Longest time for the samples of each contender.
         show: Called with each workload and its figures as soon as they are known.
         skip: Called with the name of each workload that does not fit into this GPU's memory, or
             with the names of the workload and a peer that raises; and with the reason.
@@ -140,20 +140,22 @@ def run_suites(
     counted: list[tuple[Callable[[], Workload], list[Row]]] = []
     # A list, so that a suite that cannot run raises before hours are spent on another.
     for name, make in [each for suite in suites for each in makers(suite, device)]:
+        workload: Workload | None = None
         try:
             workload = make()
             left_out = partial(_skip_peer, skip, workload.name)
             measured = measure_workload(workload, peers=peers, seconds=seconds, skip=left_out)
         except torch.OutOfMemoryError as error:
             skip(name, str(error))
-            forget(device)
-            continue
-        new = rows_of(workload, measured)
-        rows += new
-        if workload.is_class:
-            counted.append((make, new))
-        show(workload, measured)
-        del workload, measured  # otherwise two workloads would need memory at once
+        else:
+            new = rows_of(workload, measured)
+            rows += new
+            if workload.is_class:
+                counted.append((make, new))
+            show(workload, measured)
+        # Otherwise two workloads would need memory at once. After `except`, because until its end
+        # the error's traceback holds the workload too.
+        workload = None
         forget(device)
     for make, new in counted:
         count_workload(make(), new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.utils._device import DeviceContext, _device_constructors
 from syncfree.detector.tier0.recording import in_factory, quiet, record
 from syncfree.detector.tier0.replacing import Replacements
 from syncfree.detector.tier0.residence import CUDA, Place, is_cpu, is_cuda, on_device, put
-from syncfree.detector.tier0.transfers import record_download, record_upload
+from syncfree.detector.tier0.transfers import move, record_download, record_upload
 from syncfree.errors import VirtualDeviceError
 
 _LIKE = (
@@ -161,19 +162,22 @@ def _from_data(old: Callable[..., Any]) -> Callable[..., Any]:
         data = kwargs.pop(name) if not args else args[0]
         args = args[1:]
         device = kwargs.get("device")
-        if device is None and not isinstance(data, Tensor):
+        if device is None:
             device = _default_device()
         pinned = bool(kwargs.get("pin_memory"))
         if pinned:
             kwargs["pin_memory"] = False
         up = is_cuda(device)
-        if isinstance(data, Tensor) and on_device(data):
-            return _from_marked(old, api, data, up=up or device is None, args=args, kwargs=kwargs)
-        if up:
+        if isinstance(data, Tensor):
+            there = on_device(data)
+            up = up or (there and device is None)
+            if (up and not there) or (there and is_cpu(device)):
+                data = move(data, to_device=up, api=api)  # a gradient takes the way back
+        if up and device is not None:
             kwargs["device"] = "cpu"
-        with in_factory():
+        with in_factory(), quiet() if isinstance(data, Tensor) else nullcontext():
             made = old(data, *args, **kwargs)
-        if up:
+        if up and not isinstance(data, Tensor):
             record_upload(api, made)
             if old.__name__ != "tensor":
                 made = made.clone()  # it may share the host's memory, which must not be marked
@@ -182,21 +186,6 @@ def _from_data(old: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return make
-
-
-def _from_marked(
-    old: Callable[..., Any], api: str, data: Tensor, *, up: bool, args: Any, kwargs: Any
-) -> Any:
-    if not up:
-        record_download(api, data)
-        data = data.detach().clone()
-        put(data, None)
-    if kwargs.get("device") is not None:
-        kwargs["device"] = "cpu"
-    with quiet():
-        made = old(data, *args, **kwargs)
-    put(made, Place.DEVICE if up else None)
-    return made
 
 
 def _one_hot(old: Callable[..., Any]) -> Callable[..., Any]:

@@ -125,12 +125,12 @@ class Judge:
         return Verdict.CONDITIONAL, "A copy from pageable memory waits if it is large."
 
     def _of_poll(self, call: DriverCall) -> tuple[Verdict | None, str]:
-        why = f"{call.queries} questions in a row until the GPU was done."
+        why = f"{call.queries} queries in a row found the GPU busy, until it was done."
         # The code of Python's `query()` may itself be in one of these libraries, in one frame. A
         # query for the library's own purposes comes from at least two frames of them.
         callers = self._callers(call)[:2]
         if len(callers) == 2 and all(each.startswith(_HOUSEKEEPERS) for each in callers):
-            return Verdict.CONDITIONAL, f"{callers[0]} asked the GPU: {why}"
+            return Verdict.CONDITIONAL, f"{callers[0]} asks in a loop: {why}"
         return Verdict.POLL, f"The line asks in a loop: {why}"
 
     def _stack(self, call: DriverCall, below: tuple[Frame, ...]) -> tuple[Frame, ...]:

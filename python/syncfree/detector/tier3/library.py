@@ -15,8 +15,9 @@ OVERRIDE = "SYNCFREE_CUPTI"
 DRIVER_OVERRIDE = "SYNCFREE_LIBCUDA"
 NAMES = ("libcupti.so.13", "libcupti.so.12")
 
-# A watch holds the logs of all threads and is never freed, so there is one for each library.
-_watches: dict[str, _runtime.DriverWatch] = {}
+# A watch holds the logs of all threads and is never freed, so there is one for each library. The
+# handle tells libraries apart: one that was loaded by its path is found by its soname later.
+_watches: dict[int, _runtime.DriverWatch] = {}
 
 
 def open_watch() -> _runtime.DriverWatch:
@@ -26,12 +27,13 @@ def open_watch() -> _runtime.DriverWatch:
         TierUnavailableError: There is no CUPTI here, or one that is too old.
     """
     name, library = _cupti()
-    if name not in _watches:
+    handle = library._handle
+    if handle not in _watches:
         try:
-            _watches[name] = _runtime.DriverWatch(library._handle, _driver())
+            _watches[handle] = _runtime.DriverWatch(handle, _driver())
         except RuntimeError as error:
             raise TierUnavailableError(f"{name}: {error}") from None
-    return _watches[name]
+    return _watches[handle]
 
 
 def _cupti() -> tuple[str, ctypes.CDLL]:
