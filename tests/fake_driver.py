@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Iterator
-from ctypes import c_char_p, c_double, c_int, c_int64, c_long, c_uint32, c_uint64
+from ctypes import c_bool, c_char_p, c_double, c_int, c_int64, c_long, c_uint32, c_uint64
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "set_clock": (None, [c_double, c_uint32]),
     "fail": (None, [c_int]),
     "break_compiler": (None, []),
+    "break_events": (None, [c_bool]),
     "set_init": (None, [c_int, c_int]),
     "set_context": (None, [c_uint64]),
     "context": (c_uint64, []),

@@ -54,6 +54,7 @@ std::uint32_t sm = 7;
 Result sticky = 0;
 Result init_result = 0;
 Result compiler_result = 0;
+Result event_result = 0;
 int devices = 1;
 thread_local void* context = reinterpret_cast<void*>(0x100);
 thread_local std::vector<void*> below;  // the current context
@@ -116,7 +117,7 @@ void fake_reset() {
   record_on_gpu = record_on_host = 0;
   device_failure = 0;
   sm = 7;
-  sticky = init_result = compiler_result = 0;
+  sticky = init_result = compiler_result = event_result = 0;
   devices = 1;
   unsafe_calls_in_capture = 0;
   context = reinterpret_cast<void*>(0x100);
@@ -156,6 +157,9 @@ void fake_fail(Result with) {
 }
 void fake_break_compiler() {
   compiler_result = 221;
+}
+void fake_break_events(bool broken) {  // that are made from now on
+  event_result = broken ? 2 : 0;
 }
 void fake_set_init(Result with, int count) {
   init_result = with;
@@ -285,6 +289,7 @@ Result cuThreadExchangeStreamCaptureMode(int* mode) {
 Result cuEventCreate(void** out, unsigned int) {
   COUNT();
   unsafe();
+  if (event_result) return event_result;
   *out = &events.emplace_back();
   return sticky;
 }

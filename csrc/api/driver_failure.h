@@ -3,10 +3,11 @@
 
 #include "api/failure.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/region_timer.h"
 
 namespace syncfree::api {
 
-// Like `guarded`, but also turns the driver's errors into a status.
+// Like `guarded`, but also turns errors of the driver and of a timer into a status.
 template <class Body>
 syncfree_status_code guarded_by_driver(Body&& body) noexcept {
   return guarded([&] {
@@ -14,6 +15,8 @@ syncfree_status_code guarded_by_driver(Body&& body) noexcept {
       body();
     } catch (const runtime::cuda::Error& error) {
       fail(SYNCFREE_CUDA_ERROR, error.what(), ".");
+    } catch (const runtime::TimerLimit& limit) {
+      fail(SYNCFREE_INVALID_ARGUMENT, limit.what(), ".");
     }
   });
 }

@@ -10,13 +10,15 @@ ClockStamp::~ClockStamp() {
 
 void ClockStamp::record(cuda::Stream stream) {
   const OwnCall own;
-  if (device_ == nullptr) {
-    cuda::Device& device = cuda::Device::current();
-    place_ = device.take_stamp();
-    device_ = &device;
-  }
-  serial_ = cuda::Device::next_serial();
-  device_->code().stamp(stream, place_.device, serial_);
+  if (device_ == nullptr) device_ = &cuda::Device::current();
+  const std::uint32_t before = std::exchange(serial_, 0);
+  // A stamp that is under way may come after the new one, so that one gets another place.
+  if (before != 0 && !place_.host->has_arrived(before))
+    device_->give_back(std::exchange(place_, {}), before);
+  if (place_.host == nullptr) place_ = device_->take_stamp();
+  const std::uint32_t serial = cuda::Device::next_serial();
+  device_->code().stamp(stream, place_.device, serial);
+  serial_ = serial;
 }
 
 bool ClockStamp::ready() const {

@@ -25,7 +25,7 @@ class ClockStamp {
  private:
   cuda::Device* device_ = nullptr;
   cuda::StampPlace place_;
-  std::uint32_t serial_ = 0;
+  std::uint32_t serial_ = 0;  // of the last stamp; 0 if there is none
 };
 
 }  // namespace syncfree::runtime

@@ -81,6 +81,8 @@ PyObject* guarded(Function function) {
     return function();
   } catch (const cuda::Error& error) {
     set_timer_error(error.what());
+  } catch (const TimerLimit& error) {
+    set_timer_error(error.what());
   } catch (pybind11::error_already_set& error) {
     error.restore();
   } catch (const std::exception& error) {

@@ -53,8 +53,9 @@ StreamQueue& RegionTimer::queue_of(DeviceRegions& device, cuda::Stream stream) {
 RegionSlot& RegionTimer::take(DeviceRegions& device) {
   if (device.free == nullptr) [[unlikely]] {
     if (advance(device, kMostAtOnce) == 0 && !drop_oldest(device))
-      throw cuda::Error("all " + std::to_string(options_.capacity) +
-                        " slots of the timer are open regions: make it with a larger capacity");
+      throw TimerLimit("all " + std::to_string(options_.capacity) +
+                       " slots of the timer are open regions: make it with a larger " +
+                       options_.capacity_name);
   }
   RegionSlot& slot = *device.free;
   device.free = slot.next;
@@ -148,6 +149,8 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
 
   RegionSample& sample = slot.sample;
   const double end = (queue.anchor == nullptr ? device.clock_at : queue.anchor_at) + to_end * 1e3;
+  // May throw; then the region stays as it is.
+  const cuda::Event anchor = queue.anchor == nullptr ? device.device->take_event() : queue.anchor;
   sample.gpu = inside * 1e3;
   sample.gpu_gap = queue.ends.gap(sample.depth, sample.parent, end - sample.gpu, end);
   // Both are times between two events, and contain the bracket.
@@ -156,8 +159,7 @@ bool RegionTimer::advance(DeviceRegions& device, StreamQueue& queue) {
       *time = std::max(0.0, *time - device.bracket);
   sample.gpu_start = end - sample.gpu;
   if (is_stamped) sample.mhz = cuda::effective_mhz(*slot.stamps[0].host, *slot.stamps[1].host);
-  if (queue.anchor == nullptr) queue.anchor = device.device->take_event();
-  std::swap(queue.anchor, slot.end);
+  queue.anchor = std::exchange(slot.end, anchor);
   queue.anchor_at = end;
   add(*slot.history, sample);
   release(pop(device, queue));

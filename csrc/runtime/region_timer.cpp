@@ -13,9 +13,7 @@
 namespace syncfree::runtime {
 namespace {
 
-// Regions between two looks at the queues. A look frees more slots than that, so that the queues
-// shrink. While the GPU is behind, looks come less often: each asks the driver, which takes 0.4 us.
-constexpr std::uint64_t kRegionsBetweenLooks = 16;
+// While the GPU is behind, looks come less often: each asks the driver, which takes 0.4 us.
 constexpr std::uint64_t kMostBetweenLooks = 64;
 constexpr std::size_t kLeastPending = 32;  // fewer are left until `poll` is called
 
@@ -42,8 +40,7 @@ bool RegionTimer::in_forked_child() {
   return forked.load(std::memory_order_relaxed);
 }
 
-RegionTimer::RegionTimer(const Options& options)
-    : options_(options), until_look_(kRegionsBetweenLooks), between_looks_(kRegionsBetweenLooks) {
+RegionTimer::RegionTimer(const Options& options) : options_(options) {
   watch_forks();
 }
 
@@ -66,8 +63,8 @@ RegionHistory& RegionTimer::name(const std::string& name, RegionKind kind) {
   for (RegionHistory& history : histories_)
     if (history.kind() == kind && history.name() == name) return history;
   if (histories_.size() >= kMostNames)
-    throw cuda::Error("a timer keeps samples of " + std::to_string(kMostNames) +
-                      " names at most: name what a region is, not which one it is");
+    throw TimerLimit("a timer keeps samples of " + std::to_string(kMostNames) +
+                     " names at most: name what a region is, not which one it is");
   return histories_.emplace_back(name, kind, options_.history);
 }
 
@@ -243,12 +240,12 @@ void RegionTimer::close(RegionSlot& slot) {
   (queue.last == nullptr ? queue.first : queue.last->next) = &slot;
   queue.last = &slot;
   ++device.pending;
-  if (--until_look_ != 0) return;
-  if (device.pending >= kLeastPending) {
-    between_looks_ =
-        look(device) ? kRegionsBetweenLooks : std::min(2 * between_looks_, kMostBetweenLooks);
-  }
-  until_look_ = between_looks_;
+  if (--device.until_look != 0) return;
+  device.until_look = device.between_looks;  // also if the look throws
+  if (device.pending < kLeastPending) return;
+  device.between_looks =
+      look(device) ? kRegionsBetweenLooks : std::min(2 * device.between_looks, kMostBetweenLooks);
+  device.until_look = device.between_looks;
 }
 
 void RegionTimer::abandon(RegionSlot& slot) {

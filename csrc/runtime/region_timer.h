@@ -21,6 +21,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -34,6 +35,15 @@ namespace syncfree::runtime {
 inline constexpr std::size_t kMostNames = 4096;
 inline constexpr std::size_t kDepths = 16;      // gaps of regions nested deeper are not known
 inline constexpr std::size_t kMostAtOnce = 24;  // slots that one look at the queues frees
+// Regions of a device between two looks at its queues. A look frees more slots than that, so that
+// the queues shrink.
+inline constexpr std::uint64_t kRegionsBetweenLooks = 16;
+
+// More names or open regions than a timer has room for.
+class TimerLimit : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 struct DeviceRegions;
 
@@ -97,6 +107,8 @@ struct DeviceRegions {
   std::deque<StreamQueue> queues;  // a deque, so that addresses stay
   StreamQueue* latest = nullptr;   // used last
   std::size_t pending = 0;
+  std::uint64_t until_look = kRegionsBetweenLooks;  // regions to close before the next look
+  std::uint64_t between_looks = kRegionsBetweenLooks;
   std::deque<RegionSlot> captured;
   // Recorded on the device's idle stream: a point in time that GPU and host share.
   cuda::Event clock = nullptr;
@@ -124,6 +136,7 @@ class RegionTimer {
     std::size_t history;        // samples kept for each name
     std::uint64_t stamp_every;  // one region of a name in so many; 0: never
     bool has_gpu;
+    const char* capacity_name = "capacity";  // the caller's word for it, for messages
   };
 
   // Whether this process is the forked child of one that had a timer: it must not use CUDA, and its
@@ -135,7 +148,7 @@ class RegionTimer {
   RegionTimer(const RegionTimer&) = delete;
   RegionTimer& operator=(const RegionTimer&) = delete;
 
-  // The history of a name and kind; throws cuda::Error beyond `kMostNames`.
+  // The history of a name and kind; throws TimerLimit beyond `kMostNames`.
   RegionHistory& name(const std::string& name, RegionKind kind);
 
   // Makes the slots and kernels of a device, which takes milliseconds; else its first region does.
@@ -206,8 +219,6 @@ class RegionTimer {
   RegionSlot* free_host_slot_ = nullptr;
   std::uint64_t sequence_ = 0;
   std::uint64_t cleared_before_ = 0;  // sequences up to this one do not count
-  std::uint64_t until_look_;          // regions to close before the next look
-  std::uint64_t between_looks_;
   std::uint64_t dropped_ = 0;
   std::uint64_t skipped_ = 0;
   std::uint64_t lost_ = 0;

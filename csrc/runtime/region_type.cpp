@@ -38,6 +38,14 @@ bool find_place(const TimerObject& owner, int& device, cuda::Stream& stream) {
   return stream != nullptr || !PyErr_Occurred();
 }
 
+// Returns false with Python's error set if the NVTX range of a region cannot be ended.
+bool end_range(const TimerObject& owner) {
+  if (owner.pop_range == nullptr) return true;
+  PyObject* done = PyObject_CallNoArgs(owner.pop_range);
+  Py_XDECREF(done);
+  return done != nullptr;
+}
+
 PyObject* open_region(RegionObject& region, DeviceRegions* device, cuda::Stream stream,
                       bool& in_range) {
   TimerObject& owner = *region.owner;
@@ -87,8 +95,7 @@ PyObject* begin(RegionObject* self, PyObject*) {
   });
   if (begun == nullptr) {
     const py::error_scope kept;
-    if (in_range) Py_XDECREF(PyObject_CallNoArgs(owner.pop_range));
-    PyErr_Clear();
+    if (in_range && !end_range(owner)) PyErr_Clear();
     if (self->slot != nullptr) owner.timer->abandon(*self->slot);
     self->slot = nullptr;
     self->is_open = false;
@@ -96,23 +103,17 @@ PyObject* begin(RegionObject* self, PyObject*) {
   return begun;
 }
 
-// `failed`: an exception is propagating, which ours must not hide.
-PyObject* finish(RegionObject* self, bool failed) {
+PyObject* region_stop(RegionObject* self, PyObject*) {
   if (!self->is_open) {
     set_timer_error(("region '" + self->history->name() + "' is not open").c_str());
     return nullptr;
   }
   RegionTimer& timer = *self->owner->timer;
-  RegionSlot* slot = self->slot;
+  RegionSlot* slot = std::exchange(self->slot, nullptr);
   self->is_open = false;
-  self->slot = nullptr;
-  if (self->owner->pop_range != nullptr) {
-    PyObject* done = PyObject_CallNoArgs(self->owner->pop_range);
-    if (done == nullptr) {
-      if (slot != nullptr) timer.lose(*slot, "an NVTX range could not be ended");
-      return nullptr;
-    }
-    Py_DECREF(done);
+  if (!end_range(*self->owner)) {
+    if (slot != nullptr) timer.lose(*slot, "an NVTX range could not be ended");
+    return nullptr;
   }
   if (slot == nullptr) return Py_NewRef(Py_None);
   // It began in the parent, whose driver this process must not call.
@@ -129,8 +130,7 @@ PyObject* finish(RegionObject* self, bool failed) {
         without_gil([&] { timer.record_end(*slot); });
     } catch (const cuda::Error& error) {
       timer.lose(*slot, error.what());
-      if (!failed) throw;
-      return Py_NewRef(Py_None);
+      throw;
     }
     timer.close(*slot);
     return Py_NewRef(Py_None);
@@ -138,11 +138,12 @@ PyObject* finish(RegionObject* self, bool failed) {
 }
 
 PyObject* region_exit(RegionObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  return finish(self, count > 0 && arguments[0] != Py_None);
-}
-
-PyObject* region_stop(RegionObject* self, PyObject*) {
-  return finish(self, false);
+  PyObject* done = region_stop(self, nullptr);
+  const bool block_failed = count > 0 && arguments[0] != Py_None;
+  // An error of ours must not hide the block's exception; an interrupt may.
+  if (done != nullptr || !block_failed || !PyErr_ExceptionMatches(PyExc_Exception)) return done;
+  PyErr_Clear();
+  return Py_NewRef(Py_None);
 }
 
 PyObject* region_cancel(RegionObject* self, PyObject*) {
@@ -150,16 +151,16 @@ PyObject* region_cancel(RegionObject* self, PyObject*) {
     if (self->slot != nullptr) self->owner->timer->abandon(*self->slot);
     self->slot = nullptr;
     self->is_open = false;
-    if (self->owner->pop_range != nullptr) {
-      PyObject* done = PyObject_CallNoArgs(self->owner->pop_range);
-      if (done == nullptr) return nullptr;
-      Py_DECREF(done);
-    }
+    if (!end_range(*self->owner)) return nullptr;
   }
   Py_RETURN_NONE;
 }
 
 void region_free(RegionObject* self) {
+  if (self->is_open) {
+    const py::error_scope kept;  // an exception may be on its way
+    if (!end_range(*self->owner)) PyErr_WriteUnraisable(self->owner->pop_range);
+  }
   if (self->slot != nullptr)
     self->owner->timer->lose(*self->slot, "region '" + self->history->name() + "' was never ended");
   Py_XDECREF(self->name);

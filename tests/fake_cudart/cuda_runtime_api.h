@@ -1,5 +1,5 @@
-// As much of the CUDA runtime as csrc/core/device_info.cu, kept_workspace.cu and their users ask
-// for; the programs of their tests answer.
+// As much of the CUDA runtime as csrc/core/device_info.cu, kept_workspace.cu, their users and
+// csrc/ops/cuda_error_record.cpp ask for; the programs of their tests answer.
 #pragma once
 
 #include <cstddef>
@@ -34,3 +34,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaSetDevice(int device);
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
+
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
+
+inline constexpr unsigned int cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned int flags);
