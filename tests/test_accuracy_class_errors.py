@@ -197,6 +197,25 @@ def test_a_misspelled_keyword_is_named(make: Callable[[], Any], name: str) -> No
         make()
 
 
+@pytest.mark.parametrize("make", [syncfree.MulticlassAccuracy, syncfree.PeakSignalNoiseRatio])
+def test_a_keyword_of_a_newer_torchmetrics_is_no_mistake(
+    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another argument is wrong, that is what is told."""
+    init = Metric.__init__
+
+    def newer(self: Any, *, of_later: bool = False, **kwargs: Any) -> None:
+        init(self, **kwargs)
+
+    monkeypatch.setattr(Metric, "__init__", newer)
+    make(3, of_later=True)
+    for number in (-1, "3"):
+        with pytest.raises((TypeError, ValueError), match="`(num_classes|data_range)`"):
+            make(number, of_later=True)
+        with pytest.raises(ValueError, match="Unexpected keyword arguments: `of_late`$"):
+            make(number, of_later=True, of_late=True)
+
+
 def test_an_update_that_raises_does_not_count() -> None:
     metric = classification.BinaryAccuracy()
     with pytest.raises(RuntimeError, match="expected only the following values"):

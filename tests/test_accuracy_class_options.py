@@ -98,6 +98,56 @@ def test_options_changed_before_the_first_batch(
     torch.testing.assert_close(late.metric_state, fresh.metric_state)
 
 
+@pytest.mark.parametrize("options", [{}, {"multidim_average": "samplewise"}], ids=str)
+def test_counts_for_several_k_are_not_added_up(options: dict[str, Any], device: str) -> None:
+    """Also where states for one k have the size of those for another."""
+    preds = torch.rand(16, 4, 3, device=device)
+    target = torch.arange(48, device=device).reshape(16, 3) % 4
+    metric, alone = (classification.MulticlassAccuracy(4, **options).to(device) for _ in range(2))
+    metric.top_k = 2
+    metric.top_k = 1
+    for each in (metric, alone):
+        each.update(preds, target)
+    metric.top_k = 1  # as it is
+    with pytest.raises(ValueError, match=r"`top_k` to be changed before the first.*`reset\(\)`"):
+        metric.top_k = 2
+    for each in (metric, alone):
+        each.update(preds, target)
+    torch.testing.assert_close(metric.compute(), alone.compute())
+    metric.reset()
+    metric.top_k = 2
+    expected = functional.multiclass_accuracy(preds, target, 4, top_k=2, **options)
+    torch.testing.assert_close(metric(preds, target), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("BinaryAccuracy", "threshold", 0.8),
+        ("BinaryAccuracy", "ignore_index", 0),
+        ("MulticlassAccuracy", "average", "weighted"),
+        ("MulticlassAccuracy", "ignore_index", 2),
+        ("MultilabelAccuracy", "threshold", 0.2),
+    ],
+)
+def test_options_of_which_each_batch_has_its_own(
+    name: str, option: str, value: Any, device: str
+) -> None:
+    """What they count still adds up, as for data sets with different labels of no class."""
+    made = {"BinaryAccuracy": (), "MulticlassAccuracy": (4,), "MultilabelAccuracy": (4,)}[name]
+    ours, theirs = (getattr(module, name)(*made).to(device) for module in (classification, tm))
+    preds = torch.rand(32, 4, device=device)
+    if name == "MulticlassAccuracy":
+        target = torch.randint(4, (32,), device=device)
+    else:
+        target = torch.randint(2, (32, 4), device=device)
+    for metric in (ours, theirs):
+        metric.update(preds, target)
+        setattr(metric, option, value)
+        metric.update(preds, target)
+    torch.testing.assert_close(ours.compute(), theirs.compute())
+
+
 @pytest.mark.parametrize("came_by", ["merge_state", "load_state_dict"])
 def test_options_changed_after_counts_that_no_update_made(came_by: str, device: str) -> None:
     full, late = (classification.MulticlassAccuracy(5, average="micro") for _ in range(2))

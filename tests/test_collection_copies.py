@@ -112,6 +112,7 @@ import torch, syncfree as sf, syncfree.classification as sc
 def metrics():
     kinds = {"a": sf.MulticlassAccuracy(5), "b": sc.MulticlassF1Score(5)}
     kinds |= {"c": sc.MulticlassPrecision(5), "d": sc.MulticlassRecall(5)}
+    kinds |= {"e": sc.MulticlassConfusionMatrix(5), "f": sc.MulticlassJaccardIndex(5)}
     made = sf.MetricCollection(kinds).to("cuda")
     made.persistent(True)
     return made
@@ -129,4 +130,4 @@ print(report.count, [sorted(names) for names in other.compute_groups.values()])
 def test_a_checkpoint_on_the_gpu_is_loaded_in_one_wait(tmp_path: Path) -> None:
     (tmp_path / "loads.py").write_text(LOADS)
     done = python(tmp_path, "-m", "syncfree", "syncs", "--warmup", "0", "loads.py")
-    assert "1 [['a', 'b', 'c', 'd']]" in done.stdout, done.stdout + done.stderr
+    assert "1 [['a', 'b', 'c', 'd'], ['e', 'f']]" in done.stdout, done.stdout + done.stderr

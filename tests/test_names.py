@@ -244,6 +244,21 @@ for _ in range(2):
     assert result.returncode == 0, result.stderr
 
 
+def test_finders_of_the_old_protocol_are_passed_over() -> None:
+    """As Python does: those that know `find_module` alone, which 3.12 no longer asks."""
+    code = """
+import sys
+class Old:
+    def find_module(self, name, path=None):
+        return None
+sys.meta_path.insert(0, Old())
+import syncfree.text, torchmetrics
+assert syncfree.text is torchmetrics.text
+"""
+    result = run(code)
+    assert result.returncode == 0, result.stderr
+
+
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = """
 import sys, syncfree

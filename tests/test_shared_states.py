@@ -371,3 +371,25 @@ def test_an_error_of_one_leaves_the_others_computed(device: str) -> None:
         collection.compute()
     assert all(metric._computed is not None for metric in collection.values())
     collection.compute()
+
+
+def test_errors_of_several_are_raised_together(device: str) -> None:
+    """A record of bad labels is taken when it is raised: what is not told is lost."""
+    collection = make_group(device)
+    collection.update(*batches(1, device)[0])
+    pending: dict[str, Exception] = {
+        "macro": ValueError("no value"),
+        "weighted": RuntimeError("7 at flat index 3"),
+        "none": RuntimeError("9 at flat index 4"),
+    }
+
+    def raise_pending(name: str) -> None:
+        if name in pending:
+            raise pending.pop(name)
+
+    for name in pending:
+        collection[name]._raise_pending = functools.partial(raise_pending, name)
+    with pytest.raises(RuntimeError, match=r"^9 at flat index 4\n7 at flat index 3$"):
+        collection.compute()
+    assert not pending
+    collection.compute()

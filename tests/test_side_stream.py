@@ -199,6 +199,22 @@ def test_what_it_takes() -> None:
     assert side.copy_inputs
 
 
+def test_inputs_are_copied_until_told_otherwise() -> None:
+    metrics = syncfree.on_side_stream(collection())
+    assert not side_of(metrics).copy_inputs
+    syncfree.on_side_stream(metrics, copy_inputs=True)
+    assert syncfree.on_side_stream(metrics) is metrics
+    syncfree.on_side_stream(metrics["f1"])  # which has the stream of all
+    assert side_of(metrics).copy_inputs
+    syncfree.on_side_stream(metrics, copy_inputs=False)
+    assert not side_of(metrics).copy_inputs
+    inside = syncfree.on_side_stream(SumMetric(), copy_inputs=True)
+    gathered = syncfree.on_side_stream(syncfree.MetricCollection([inside]))
+    assert side_of(gathered).copy_inputs
+    syncfree.on_side_stream(gathered, copy_inputs=False)
+    assert not side_of(inside).copy_inputs
+
+
 def test_time_it_first(device: str) -> None:
     timer = syncfree.EventTimer()
     x = torch.zeros(4, 4, device=device)

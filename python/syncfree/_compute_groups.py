@@ -221,27 +221,37 @@ def _has_counts(metric: Metric, loaded: bool) -> bool:
 
 
 def split_by_saved(
-    metrics: Mapping[str, Metric], names: Iterable[str], saved: Mapping[str, Any], prefix: str
+    metrics: Mapping[str, Metric],
+    groups: Sequence[Sequence[str]],
+    saved: Mapping[str, Any],
+    prefix: str,
 ) -> list[list[str]]:
-    """Splits a group, keeping metrics together whose states have equal values in a checkpoint.
+    """Splits groups, keeping metrics together whose states have equal values in a checkpoint.
 
     Values on a GPU are read in one transfer for each device and dtype.
     """
-    groups: list[tuple[list[str], list[Any]]] = []
-    found = {
-        name: [saved.get(f"{prefix}{name}.{state}") for state in metrics[name]._defaults]
-        for name in names
-    }
-    if len(found) > 1:
-        found = _on_host(found)
-    for name, states in found.items():
-        for members, theirs in groups:
-            if _equal(states, theirs):
-                members.append(name)
+    found = _on_host(
+        {
+            name: [saved.get(f"{prefix}{name}.{state}") for state in metrics[name]._defaults]
+            for names in groups
+            for name in names
+            if len(names) > 1
+        }
+    )
+    return [part for names in groups for part in _split_by_states(names, found)]
+
+
+def _split_by_states(names: Sequence[str], found: Mapping[str, list[Any]]) -> list[list[str]]:
+    """Splits a group, keeping metrics together whose states are equal."""
+    parts: list[list[str]] = []
+    for name in names:
+        for part in parts:
+            if _equal(found[name], found[part[0]]):
+                part.append(name)
                 break
         else:
-            groups.append(([name], states))
-    return [members for members, _ in groups]
+            parts.append([name])
+    return parts
 
 
 def _on_host(found: Mapping[str, list[Any]]) -> dict[str, list[Any]]:

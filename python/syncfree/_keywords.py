@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-# The keywords of `torchmetrics.Metric`, for an error message: Metric itself refuses unknown ones.
-_OF_EVERY_METRIC = {
-    "compute_on_cpu",
-    "compute_with_cache",
-    "dist_sync_fn",
-    "dist_sync_on_step",
-    "distributed_available_fn",
-    "process_group",
-    "sync_on_compute",
-}
+from torchmetrics import Metric
+
+
+class _AnyMetric(Metric):
+    """Takes what every metric takes, whatever the version of TorchMetrics."""
+
+    def update(self) -> None:
+        """Counts nothing."""
+
+    def compute(self) -> None:
+        """Has no value."""
 
 
 @contextmanager
@@ -23,13 +24,14 @@ def naming_unknown(keywords: Mapping[str, Any]) -> Iterator[None]:
     """If a check of arguments inside fails, names an unknown keyword as the likelier reason.
 
     Raises:
-        ValueError: If the check fails and there is a keyword that no metric knows.
+        ValueError: If the check fails and there is a keyword that no metric knows, or one with a
+            wrong value.
     """
     try:
         yield
     except (TypeError, ValueError):
-        unknown = sorted(keywords.keys() - _OF_EVERY_METRIC)
-        if unknown:
-            names = ", ".join(f"`{name}`" for name in unknown)
-            raise ValueError(f"Unexpected keyword arguments: {names}") from None
+        try:
+            _AnyMetric(**keywords)
+        except ValueError as likelier:
+            raise likelier from None
         raise

@@ -23,7 +23,9 @@ _TIMING = "_syncfree_timing"
 _classes: dict[tuple[type, frozenset[str]], type] = {}
 
 
-def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSideStream:
+def on_side_stream(
+    metric: OnSideStream, *, copy_inputs: bool | None = None
+) -> OnSideStream:
     """Updates a metric, or a collection, on a CUDA stream of its own.
 
     `update` returns as always and leaves the current stream free: the GPU goes on with the model
@@ -49,6 +51,9 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
     Args:
         metric: A metric or a collection, of TorchMetrics or ours.
         copy_inputs: Copy the inputs on the current stream first, so that they may be written again.
+            ``None`` leaves it as earlier calls have set it, for this metric or one inside, and at
+            first that is no copy. What is set for a metric of a collection on a side stream holds
+            for the whole collection, because they share the stream.
 
     Returns:
         The metric itself.
@@ -71,8 +76,9 @@ def on_side_stream(metric: OnSideStream, *, copy_inputs: bool = False) -> OnSide
     side = metric.__dict__.get(PLACE)
     if side is None:
         side = SideStream()
-    side.copy_inputs = copy_inputs
     _place(metric, side)
+    if copy_inputs is not None:
+        side.copy_inputs = copy_inputs
     return metric
 
 

@@ -81,6 +81,7 @@ class SideStream:
     def follow(self, other: SideStream) -> None:
         """Takes over a metric that was updated on another side stream."""
         other.join()
+        self.copy_inputs = self.copy_inputs or other.copy_inputs
         self._was_captured = self._was_captured or other._was_captured
 
     def stay_here(self) -> None:

@@ -35,8 +35,10 @@ class TorchMetricsFinder(MetaPathFinder, Loader):
         package, _, name = fullname.rpartition(".")
         if getattr(sys.modules.get(package), "__name__", package) == package:
             for finder in sys.meta_path:
-                if finder is not self and (spec := finder.find_spec(fullname, path, target)):
-                    return spec
+                # Python too passes over finders of the old protocol, which lack the method.
+                find = getattr(finder, "find_spec", None)
+                if finder is not self and find and (spec := find(fullname, path, target)):
+                    return spec  # type: ignore[no-any-return]
             if name.startswith("_"):
                 return None
         if is_installed():

@@ -147,11 +147,9 @@ class MetricCollection(_TorchMetricsCollection):
         self._group_what_is_there()
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         if self._alike and any(key.startswith(prefix) for key in state_dict):
-            self._candidates = [
-                part
-                for names in self._alike
-                for part in _compute_groups.split_by_saved(self._modules, names, state_dict, prefix)
-            ]
+            self._candidates = _compute_groups.split_by_saved(
+                self._modules, self._alike, state_dict, prefix
+            )
             _compute_groups.unshare(self._modules.values())
             self._groups = {i: [name] for i, name in enumerate(self._modules)}
             self._groups_checked = False
@@ -221,7 +219,7 @@ class MetricCollection(_TorchMetricsCollection):
                 # call the same collectives in the same order.
                 errors.append(error)
         if errors:
-            raise errors[0]
+            raise _as_one(errors)
         return self._named(values)
 
     def reset(self) -> None:
@@ -265,6 +263,14 @@ class MetricCollection(_TorchMetricsCollection):
             for key, part in value.items():
                 result[f"{prefix}{stem}{key}{postfix}"] = part
         return {self._set_name(name): value for name, value in result.items()}
+
+
+def _as_one(errors: Sequence[Exception]) -> Exception:
+    """The first error, or all of bad labels, a line for each: these are raised only once."""
+    of_labels = [error for error in errors if type(error) is RuntimeError]
+    if len(of_labels) > 1:
+        return RuntimeError("\n".join(map(str, of_labels)))
+    return (of_labels or errors)[0]
 
 
 def _taken_by(metric: Metric, kwargs: dict[str, Any]) -> dict[str, Any]:

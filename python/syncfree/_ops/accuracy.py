@@ -137,7 +137,7 @@ _Counts = tuple[Tensor, Tensor, Tensor, Tensor]
 _NAMES = ("tp", "fp", "tn", "fn", "bad")
 
 
-def sets_of_counts(task: str, arguments: Sequence[Any]) -> int:
+def counts_per_state(task: str, arguments: Sequence[Any]) -> int:
     """The number of counts in each of tp, fp, tn and fn, for a batch or for each sample."""
     if task == "binary":
         return 1
@@ -171,7 +171,7 @@ def _fake_forward(task: str, fake: _Fake) -> _Fake:
             raise ValueError(
                 "Expected `multidim_average` to be `global` where counts are added to states."
             )
-        classes = sets_of_counts(task, arguments)
+        classes = counts_per_state(task, arguments)
         for name, state in zip(_NAMES, states, strict=True):
             _check_state(preds, name, state, 1 if name == "bad" else classes)
         return value
@@ -198,7 +198,7 @@ def _fake_counts(task: str, fake: _Fake) -> Callable[..., _Counts]:
         _check_state(preds, "bad", bad, 1)
         shape = [target.shape[0]]
         if task != "binary":
-            shape.append(sets_of_counts(task, arguments))
+            shape.append(counts_per_state(task, arguments))
         tp, fp, tn, fn = (preds.new_empty(shape, dtype=torch.int64) for _ in range(4))
         return tp, fp, tn, fn
 

@@ -52,6 +52,7 @@ class CountingMetric(SyncFreeMetric):
         fp: Any
         tn: Any
         fn: Any
+        top_k: int
         _bad: Tensor
         _op_task: str
         _op_own: tuple[Any, ...]
@@ -110,7 +111,7 @@ class CountingMetric(SyncFreeMetric):
         super().__setattr__(name, value)
         try:
             self._prepare()
-            self._fit_states(name)
+            self._fit_states(name, before)
         except ValueError:
             super().__setattr__(name, before)
             self._prepare()
@@ -135,8 +136,12 @@ class CountingMetric(SyncFreeMetric):
         if all(given == own for given, own in sizes.values()):
             super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def _fit_states(self, option: str) -> None:
-        """Gives the states the size that a changed option needs, if they have counted nothing."""
+    def _fit_states(self, option: str, before: Any) -> None:
+        """Gives the states the size that a changed option needs, if they have counted nothing.
+
+        Every `average` of the same size has the same counts. `threshold` and `ignore_index` may
+        differ from batch to batch, as data sets differ in them; counts for several k have no sense.
+        """
         if option == "multidim_average" and self._is_samplewise != isinstance(
             self._defaults["tp"], list
         ):
@@ -145,22 +150,28 @@ class CountingMetric(SyncFreeMetric):
                 "samples apart are lists. Make another metric."
             )
         arguments = *self._op_own, self._op_options, self._op_ignore_index
-        size = ops.sets_of_counts(self._op_task, arguments)
-        if self._is_samplewise or self.tp.numel() == size:
+        size = ops.counts_per_state(self._op_task, arguments)
+        fits = self._is_samplewise or self.tp.numel() == size
+        if fits and (option != "top_k" or self._op_task != "multiclass" or self.top_k == before):
             return
-        seen = self._update_count or self._is_replayed or self._is_merged or self._is_loaded
-        # Counts that a user has set are seen on the CPU only: the host would wait to read a GPU's.
-        on_cpu = [state for state in self._counts() if state.device.type == "cpu"]
-        if seen or any(map(bool, map(torch.any, on_cpu))):
+        if self._has_counted():
             raise ValueError(
                 f"Expected argument `{option}` to be changed before the first batch, but the "
-                f"states have counted for {self.tp.numel()} where it wants them for {size}. Call "
-                "`reset()` before, or make another metric."
+                f"states have counted for {before!r}. Call `reset()` before, or make another metric."
             )
-        for state in _STATES:
+        for state in () if fits else _STATES:
             default = getattr(self, state).new_zeros(size)
             self._defaults[state] = default
             setattr(self, state, default.clone())
+
+    def _has_counted(self) -> bool:
+        if self._update_count or self._is_replayed or self._is_merged or self._is_loaded:
+            return True
+        # Counts that a user has set are seen on the CPU only: the host would wait to read a GPU's.
+        return any(
+            bool(state) if isinstance(state, list) else state.device.type == "cpu" and state.any()
+            for state in self._counts()
+        )
 
     def _counts(self) -> tuple[Any, Any, Any, Any]:
         return self.tp, self.fp, self.tn, self.fn

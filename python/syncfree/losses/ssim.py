@@ -173,7 +173,7 @@ def l1_ssim_loss(
         >>> l1_ssim_loss(target + 0.1, target, weight=0.0)
         tensor(0.1000)
     """
-    _refuse_preset(options)
+    _refuse_preset("l1_ssim_loss()", options, "ssim_loss()")
     require_known("l1_ssim_loss", options, _L1_KEYWORDS)
     require_range(data_range)
     require_floats(preds, target)
@@ -292,7 +292,7 @@ class L1SSIMLoss(SSIMLoss):
         data_range: DataRange = 1.0,
         **options: Unpack[SSIMOptions],
     ) -> None:
-        _refuse_preset(options)
+        _refuse_preset(f"{type(self).__name__}()", options, "SSIMLoss()")
         super().__init__(data_range, **options)
         self.weight = _share(weight)
 
@@ -320,9 +320,9 @@ class L1SSIMLoss(SSIMLoss):
         return f"weight={self.weight!r}, {super().extra_repr()}"
 
 
-def _refuse_preset(options: SSIMOptions) -> None:
+def _refuse_preset(loss: str, options: SSIMOptions, other: str) -> None:
     if "preset" in options:
-        raise TypeError("l1_ssim_loss() takes no argument `preset`: use ssim_loss() with it.")
+        raise TypeError(f"{loss} takes no argument `preset`: use {other} with it.")
 
 
 def _share(weight: float | Tensor) -> float:
