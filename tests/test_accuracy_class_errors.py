@@ -210,9 +210,9 @@ def test_a_keyword_of_a_newer_torchmetrics_is_no_mistake(
     monkeypatch.setattr(Metric, "__init__", newer)
     make(3, of_later=True)
     for number in (-1, "3"):
-        with pytest.raises((TypeError, ValueError), match="`(num_classes|data_range)`"):
+        with pytest.raises((TypeError, ValueError), match=r"`(num_classes|data_range)`"):
             make(number, of_later=True)
-        with pytest.raises(ValueError, match="Unexpected keyword arguments: `of_late`$"):
+        with pytest.raises(ValueError, match=r"Unexpected keyword arguments: `of_late`$"):
             make(number, of_later=True, of_late=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,12 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from comparing import Folders, distorted, picture, save
 from fleet_cases import PATIENCE, run
 from syncfree.cli.compare import documents, fleet
-from syncfree.cli.compare.options import CompareOptions
+from syncfree.cli.compare.fleet_options import parse_gpus, torchrun_device
+from syncfree.cli.compare.options import CompareOptions, LocalUsageError
 from syncfree.cli.compare.pairs import find_pairs
 from syncfree.cli.compare.pipeline import compare_pairs
 from syncfree.distributed import Fleet, coordinator, rendezvous
@@ -132,6 +135,39 @@ def test_rows_of_a_journal_get_the_paths_of_today(folders, monkeypatch):
     today = find_pairs(folders.ref.relative_to(Path.cwd()), folders.test).pairs[0]
     row = documents.outcome_from(document, today).row
     assert (row.reference, row.test) == (f"ref/{pair.name}", str(folders.test / pair.name))
+
+
+# The GPU of a process that somebody else has started
+
+
+@pytest.mark.parametrize(
+    ("gpus", "local_rank", "wanted", "expected"),
+    [
+        (4, 2, "auto", "cuda:2"),
+        (4, 2, "cuda", "cuda:2"),
+        (1, 3, "cuda", "cuda:0"),  # as srun --gpus-per-task=1 has it: each task sees its own
+        (1, 3, "auto", "cuda:0"),
+        (0, 3, "auto", "cpu"),
+        (4, 2, "cpu", "cpu"),
+    ],
+)
+def test_each_process_has_a_gpu_of_its_own(monkeypatch, gpus, local_rank, wanted, expected):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    assert torchrun_device(wanted) == expected
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_more_processes_than_gpus_are_refused(monkeypatch, gpus):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(LocalUsageError, match=f"local rank 2 has no GPU .* there are {gpus};"):
+        torchrun_device("cuda")
+
+
+def test_processes_are_counted_where_the_system_binds_none_to_cores(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert parse_gpus("cpu:2") == ("cpu", "cpu")
 
 
 # Processes that do not come

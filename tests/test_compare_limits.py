@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from comparing import Folders, picture, save
 from syncfree.cli import main
-from syncfree.cli.compare import pipeline, scaling
+from syncfree.cli.compare import documents, fleet, pipeline, scaling
 from syncfree.cli.compare.engine import make_engine
 from syncfree.cli.compare.fleet import Work, _of_each
 from syncfree.cli.compare.fleet_options import FleetOptions
@@ -22,6 +25,9 @@ from syncfree.cli.compare.options import CompareOptions
 from syncfree.cli.compare.pairs import Pair, Pairing, find_pairs
 from syncfree.cli.compare.problems import Problem
 from syncfree.cli.compare.report import Comparison
+from syncfree.distributed import coordinator
+from syncfree.distributed.channel import Channel, Mailbox
+from syncfree.distributed.fleet import Fleet
 from syncfree.distributed.statistics import RankReport, compare_ranks
 
 
@@ -98,6 +104,107 @@ def test_ctrl_c_ends_the_look_at_files():
     with pytest.raises(KeyboardInterrupt):
         _of_each(look, range(10_000), interrupted)
     assert len(seen) < 1000
+
+
+def test_ctrl_c_that_comes_last_is_not_lost(monkeypatch, interruptible):
+    class Interrupted:
+        def __init__(self, *_):
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def run(self, *_):
+            return "compared"
+
+    monkeypatch.setattr(fleet, "_Lead", Interrupted)
+    monkeypatch.setattr(fleet, "_work", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        fleet.compare_joined(lambda: None, "cpu", 60)
+
+
+# One rank, and ranks that are lost
+
+
+def test_a_rank_compares_what_it_holds_before_it_claims_more(folders, monkeypatch):
+    """Or one that decodes fast would claim all of a short list."""
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    for index in range(6):  # of shapes that make no full batch
+        folders.add(f"{index}.png", *[picture(index, 24, 32 + index)] * 2)
+    settled, asked = [], []
+
+    class Claiming:
+        def ready(self, *_):
+            pass
+
+        def rounds(self):
+            yield self.claimed()
+
+        def claimed(self):
+            yield from range(4)
+            yield None
+            asked.append(sorted(settled))
+            yield from (4, 5)
+            yield None
+
+        def settle(self, item, outcome):
+            settled.append(item)
+
+    lead = fleet._Lead(work_on(folders), Channel(dist.HashStore(), "x"), 1)
+    fleet._work_out(lead.plan, Claiming(), Fleet(dist.HashStore(), 0, 1), "cpu")
+    assert asked == [[0, 1, 2, 3]]
+    assert sorted(settled) == list(range(6))
+
+
+def test_maps_are_written_before_a_rank_claims_more(folders, tmp_path):
+    pytest.importorskip("matplotlib")
+    for index in range(3):
+        folders.add(f"{index}.png", *[picture(index)] * 2)
+    pairs = find_pairs(folders.ref, folders.test).pairs
+    done, asked = [], []
+
+    def claimed():
+        yield from pairs[:2]
+        yield None
+        asked.append(len(done))
+        yield pairs[2]
+
+    options = CompareOptions(device="cpu", maps=tmp_path / "maps")
+    for outcome in pipeline.compare_pairs(claimed(), options):
+        done.append(outcome)
+    assert asked == [2]
+    assert len(done) == 3
+
+
+def work_on(folders, world=1):
+    options = FleetOptions(("cpu",) * world, "dynamic", 300)
+    pairing = find_pairs(folders.ref, folders.test)
+    return Work(folders.ref, folders.test, pairing, CompareOptions(device="cpu"), options)
+
+
+def test_lost_ranks_tell_how_many_of_their_images_others_compared(folders, monkeypatch):
+    """Rank 1 dies with an image that rank 0 died with, so nobody compares it."""
+    monkeypatch.setattr(coordinator, "_GOODBYE_SECONDS", 0)
+    for index in range(3):
+        folders.add(f"{index}.png", *[picture(index)] * 2)
+    work, channel = work_on(folders, 3), Channel(dist.HashStore(), "x")
+    outcomes = [
+        documents.outcome_document(outcome)
+        for outcome in pipeline.compare_pairs(work.pairing.pairs, work.options)
+    ]
+    claims = {0: [0, 1, 2], 1: [0]}
+    for rank in range(3):
+        box, about = Mailbox(channel, f"rank/{rank}"), asdict(RankReport(rank, "cpu", "CPU", "x"))
+        box.post({"ready": about})
+        if rank in claims:
+            box.post({"claimed": claims[rank]})
+            box.post({"failed": "died"})
+        else:
+            box.post({"done": [[1, outcomes[1]], [2, outcomes[2]]], "report": about})
+    found = fleet._Lead(work, channel, 3).run(tuple, lambda rank: None, lambda: None)
+    assert [row.name for row in found.rows] == ["1.png", "2.png"]
+    assert [(problem.kind, problem.reason) for problem in found.problems] == [
+        ("unfinished", "not compared: 2 ranks were lost while they had it"),
+        ("rank-lost", "rank 0: died; 2 of its images were compared by others"),
+        ("rank-lost", "rank 1: died"),
+    ]
 
 
 # Several runs

@@ -324,6 +324,16 @@ def test_deep_colors_are_told_what_to_do(folders, make, kind):
     assert "16 bits per sample, of which Pillow keeps only 8; store it with 8" in problem["reason"]
 
 
+def test_deep_gray_with_transparency_is_told_that_no_background_helps(folders):
+    folders.add_good()
+    folders.add("a.png", *[picture(0, channels=1, top=65535)] * 2, transparency=7)
+    for options in ((), ("--background", "white")):
+        problems = folders.compare(*options)[1]["problems"]
+        assert [problem["kind"] for problem in problems] == ["unsupported"] * 2
+        for problem in problems:
+            assert "with or without --background; store it without" in problem["reason"]
+
+
 def test_a_file_that_may_not_be_read_is_named_once(folders, monkeypatch):
     folders.add_good()
     folders.add("a.png", picture(0), picture(0))

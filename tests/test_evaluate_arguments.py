@@ -10,6 +10,7 @@ from torch.utils.data import default_collate
 
 from evaluation_cases import METRICS, Data, halve, mse
 from syncfree.distributed import evaluate
+from syncfree.distributed.inference import Inference
 from syncfree.errors import DeviceError, EvaluationError
 
 
@@ -70,6 +71,16 @@ def test_inputs_may_be_numbers(device):
 def test_items_that_cannot_be_used_are_explained(item, message):
     with pytest.raises(EvaluationError, match=f"item 0: TypeError: .*{message}"):
         evaluate(halve, [item], {"first": first}, device="cpu")
+
+
+def test_items_on_a_gpu_are_told_where_they_are_expected(monkeypatch):
+    """torch says only what it cannot pin."""
+    inference = Inference(halve, {"first": first}, torch.device("cpu"), batch=1, workers=1)
+    monkeypatch.setattr(inference, "_device", torch.device("cuda:0"))
+    there = torch.empty(2, device="meta")  # another device that is there without a GPU
+    message = "the input of an item is on the CPU, .* but got one on meta; .* call .cpu()"
+    with pytest.raises(TypeError, match=message):
+        inference._load(0, [(there, torch.rand(2))])
 
 
 @pytest.mark.parametrize("value", [0.5, [0.5, 0.5]], ids=["float", "list"])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import pytest
 import torch
 
+import syncfree
 from evaluation_cases import METRICS, Data, expected, halve, mse
 from syncfree.distributed import evaluate
 from syncfree.distributed.flight import Flight
@@ -23,6 +27,24 @@ def test_memory_that_runs_out_costs_no_item(device):
     torch.testing.assert_close(found.values["mse"], expected(data, mse))
     assert max(sizes) > 2
     assert max(sizes[-5:]) <= 2
+
+
+@pytest.mark.parametrize(("batch", "resets"), [(2, 0), (None, 1)])
+def test_a_batch_that_is_given_leaves_the_user_s_peak_alone(batch, resets, monkeypatch):
+    """To choose one, the memory of an item is measured, and torch has only one peak."""
+    calls = []
+
+    def noted(device):
+        calls.append(device)
+        reset(device)
+
+    # Without a GPU, CPU tensors stand in for those of one.
+    with nullcontext() if torch.cuda.is_available() else syncfree.detect_syncs(tier=0):
+        reset = torch.cuda.reset_peak_memory_stats
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "reset_peak_memory_stats", noted)
+            evaluate(halve, Data(4), {"mse": mse}, device="cuda", batch=batch)
+    assert len(calls) == resets
 
 
 class Work:

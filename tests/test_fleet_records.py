@@ -169,6 +169,16 @@ def test_statistics_of_ranks():
     assert [rank.lost for rank in found.ranks] == [None, None, "died"]
 
 
+def test_a_rank_that_was_lost_early_hides_no_straggler():
+    """Nor does its speed, of too little time, make stragglers of the others."""
+    reports = [report(0, 100, 10, 10), report(1, 50, 10, 10), report(2, 50, 0.5, 0.4)]
+    found = compare_ranks(reports, 10, schedule="x", lost={2: "died"})
+    assert [rank.reason for rank in found.ranks] == [None, "device", None]
+    assert [rank.speed for rank in found.ranks[:2]] == [1, 0.5]
+    slow = compare_ranks([*reports[:2], report(2, 1, 0.5, 0.4)], 10, schedule="x", lost={2: "died"})
+    assert [rank.reason for rank in slow.ranks] == [None, "device", None]
+
+
 def test_statistics_travel_as_json():
     from dataclasses import asdict
 

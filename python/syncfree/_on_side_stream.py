@@ -23,9 +23,7 @@ _TIMING = "_syncfree_timing"
 _classes: dict[tuple[type, frozenset[str]], type] = {}
 
 
-def on_side_stream(
-    metric: OnSideStream, *, copy_inputs: bool | None = None
-) -> OnSideStream:
+def on_side_stream(metric: OnSideStream, *, copy_inputs: bool | None = None) -> OnSideStream:
     """Updates a metric, or a collection, on a CUDA stream of its own.
 
     `update` returns as always and leaves the current stream free: the GPU goes on with the model

@@ -43,7 +43,7 @@ class Patch:
 
 
 def patch_torchmetrics() -> Patch:
-    """Replaces TorchMetrics' metrics by ours, in all of its modules.
+    """Replaces TorchMetrics' metrics by ours, in all modules but ``torchmetrics.collections``.
 
     For code that imports from ``torchmetrics`` and cannot be edited; elsewhere edit the import.
     Call it before that code is imported: a name that ``from torchmetrics import Accuracy`` bound

@@ -46,6 +46,10 @@ class MetricCollection(_TorchMetricsCollection):
         ValueError: If something is neither a metric nor a collection, a name occurs twice, or
             ``compute_groups`` has a name that is not in the collection.
 
+    Reference:
+        Detlefsen et al., "TorchMetrics - Measuring Reproducibility in PyTorch", Journal of Open
+        Source Software 7(70), 2022.
+
     Example:
         >>> import torch
         >>> from syncfree import MetricCollection

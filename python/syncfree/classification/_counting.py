@@ -140,7 +140,7 @@ class CountingMetric(SyncFreeMetric):
         """Gives the states the size that a changed option needs, if they have counted nothing.
 
         Every `average` of the same size has the same counts. `threshold` and `ignore_index` may
-        differ from batch to batch, as data sets differ in them; counts for several k have no sense.
+        differ from batch to batch, as between data sets; counts for several k must not be added.
         """
         if option == "multidim_average" and self._is_samplewise != isinstance(
             self._defaults["tp"], list
@@ -157,7 +157,8 @@ class CountingMetric(SyncFreeMetric):
         if self._has_counted():
             raise ValueError(
                 f"Expected argument `{option}` to be changed before the first batch, but the "
-                f"states have counted for {before!r}. Call `reset()` before, or make another metric."
+                f"states have counted for {before!r}. Call `reset()` before, or make another "
+                "metric."
             )
         for state in () if fits else _STATES:
             default = getattr(self, state).new_zeros(size)

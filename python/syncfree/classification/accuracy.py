@@ -47,6 +47,10 @@ class BinaryAccuracy(CountingMetric, tm.BinaryAccuracy):
     Raises:
         ValueError: If an argument is out of range.
 
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
+
     Example:
         >>> import torch
         >>> from syncfree.classification import BinaryAccuracy
@@ -99,6 +103,11 @@ class MulticlassAccuracy(CountingMetric, tm.MulticlassAccuracy):
 
     Raises:
         ValueError: If an argument is out of range.
+
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009. The averages are those of
+        scikit-learn's ``recall_score``, and ``top_k`` is that of its ``top_k_accuracy_score``.
 
     Example:
         >>> import torch
@@ -156,6 +165,10 @@ class MultilabelAccuracy(CountingMetric, tm.MultilabelAccuracy):
     Raises:
         ValueError: If an argument is out of range.
 
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
+
     Example:
         >>> import torch
         >>> from syncfree.classification import MultilabelAccuracy
@@ -209,6 +222,10 @@ class Accuracy(tm.Accuracy):
 
     Raises:
         ValueError: If ``task`` is not one of the three, or an argument is out of range.
+
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
 
     Example:
         >>> import torch

@@ -100,12 +100,14 @@ def _compare(
         str, typer.Option(help="Some of psnr, ssim, mae; the first one sorts.")
     ] = "psnr,ssim,mae",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    batch: Annotated[int, typer.Option(help="Most images of one size measured together.")] = 16,
+    batch: Annotated[
+        int, typer.Option(help="Maximum number of images of one size measured together.")
+    ] = 16,
     suffix: Annotated[
         str,
         typer.Option(
             metavar="TEXT",
-            help="What the test images' names have behind their partners', as _x4 in a_x4.png.",
+            help="Text that ends the test images' names: with _x4, a_x4.png belongs to a.png.",
         ),
     ] = "",
     crop_border: Annotated[int, typer.Option(help="Pixels cut off each side.")] = 0,
@@ -114,7 +116,7 @@ def _compare(
     ] = False,
     background: Annotated[
         str | None,
-        typer.Option(metavar="COLOR", help="Color behind transparent pixels, as in white."),
+        typer.Option(metavar="COLOR", help="Color behind transparent pixels, such as white."),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Decoding threads; default: one per CPU core.")
@@ -136,12 +138,15 @@ def _compare(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Give a process up that holds images and sends nothing for so long; default 300.",
+            help="Give up a process that holds images and sends nothing for so long; default 300.",
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep journals in DIR; take from them what is done."),
+        typer.Option(
+            metavar="DIR",
+            help="Record results in DIR, and skip what an earlier run recorded there.",
+        ),
     ] = None,
     scaling: Annotated[
         str | None,
@@ -156,13 +161,16 @@ def _compare(
     ] = False,
     alone: Annotated[
         bool,
-        typer.Option("--alone", help="Join no others, whatever RANK and WORLD_SIZE say."),
+        typer.Option(
+            "--alone", help="Do not join other processes, even if RANK and WORLD_SIZE are set."
+        ),
     ] = False,
     streams: Annotated[int, typer.Option(help="CUDA streams that batches take in turn.")] = 3,
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Of the samples: float32, float16, bfloat16 or uint8; default: lossless."
+            help="Type of the samples on the device: float32, float16, bfloat16 or uint8; "
+            "default: the smallest that is exact."
         ),
     ] = None,
 ) -> None:
@@ -211,16 +219,18 @@ def _syncs(
         typer.Argument(metavar="TARGET", help="A script, or module:function; with -m a module."),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="What the program gets.")
+        list[str] | None, typer.Argument(metavar="ARGS", help="Arguments for the program.")
     ] = None,
     module: Annotated[
         bool, typer.Option("-m", help="Run the module or package TARGET, as python -m does.")
     ] = False,
     warmup: Annotated[int, typer.Option(help="Iterations to leave out at the beginning.")] = 1,
     steps: Annotated[
-        int | None, typer.Option(help="End the run after so many iterations more.")
+        int | None, typer.Option(help="End the run this many iterations after the warm-up.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="End the run after so long.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="End the run after this many seconds.")
+    ] = None,
     step_function: Annotated[
         str | None,
         typer.Option(
@@ -241,7 +251,8 @@ def _syncs(
         bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")
     ] = False,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Known sites, which pass.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File of known waits: they pass, new ones fail."),
     ] = None,
     baseline_update: Annotated[
         bool, typer.Option("--baseline-update", help="Write the baseline file anew.")

@@ -19,6 +19,7 @@ from syncfree.distributed.coordinator import Coordinator, Settled
 from syncfree.distributed.environment import cores_of_each, numeric_variable
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.inference import Inference, Metric, Model
+from syncfree.distributed.launcher import own_device
 from syncfree.distributed.policy import SCHEDULES, TIMEOUT_SECONDS, Schedule
 from syncfree.distributed.sampler import check_costs
 from syncfree.distributed.statistics import FleetStatistics
@@ -69,9 +70,12 @@ def evaluate(
         dataset: has a length, and gives an input and a target for an index: tensors, numbers or
             numpy arrays, which become tensors as in a `DataLoader`. Threads read it.
         metrics: by name; each takes outputs and targets and gives one value per item.
-        device: default: this rank's GPU if there is one, else the CPU.
-        batch: most items together; default: chosen by free memory on a GPU, 8 on a CPU. Batches
-            that do not fit into memory are halved.
+        device: default: the one for which `launch` started this process, else this rank's GPU if
+            there is one, else the CPU. `cuda` is this rank's GPU, too: the current device if
+            `torch.cuda.set_device` has chosen one, else that of the rank's number on its host.
+        batch: most items together; default: chosen by free memory on a GPU, 8 on a CPU. To choose,
+            `torch.cuda.reset_peak_memory_stats` is called once. Batches that do not fit into memory
+            are halved.
         workers: loading threads; default, and 0: this rank's part of the host's cores.
         costs: what each item costs, in any unit, such as its pixels; default: all the same.
         schedule: `dynamic`, or fixed shares: `equal` numbers, or about equal `cost`.
@@ -297,7 +301,7 @@ def _check_numbers(batch: int | None, workers: int | None, timeout: float) -> No
 def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
     gpus = torch.cuda.device_count()
     if wanted is None:
-        return torch.device("cuda", fleet.local_rank % gpus) if gpus else torch.device("cpu")
+        wanted = own_device() or ("cuda" if gpus else "cpu")
     try:
         device = torch.device("cuda", wanted) if isinstance(wanted, int) else torch.device(wanted)
     except (RuntimeError, TypeError):
@@ -310,8 +314,15 @@ def _device(wanted: torch.device | str | None, fleet: Fleet) -> torch.device:
             f"evaluate was asked for {wanted}, but torch sees {seen} here; without `device` it "
             "takes this rank's GPU if there is one, else the CPU"
         )
-    # `cuda` without a number is the current device, which other threads do not share.
-    return torch.device("cuda", torch.cuda.current_device()) if device == _ANY_GPU else device
+    return _own_gpu(fleet, gpus) if device == _ANY_GPU else device
+
+
+def _own_gpu(fleet: Fleet, gpus: int) -> torch.device:
+    """This rank's GPU; by its number, as threads do not share the current device."""
+    current = torch.cuda.current_device()
+    # The first one is also the current one of a process in which nobody has chosen.
+    is_chosen = current > 0 or own_device() == "cuda:0"
+    return torch.device("cuda", current if is_chosen else fleet.local_rank % gpus)
 
 
 def _name(device: torch.device) -> str:

@@ -151,7 +151,7 @@ class Inference:
     def _load(self, item: int, data: Any) -> Loaded:
         source, target = tensors_of(data[item])
         if self._device.type == "cuda":
-            source, target = source.pin_memory(), target.pin_memory()
+            source, target = _pinned("input", source), _pinned("target", target)
         return Loaded(item, source, target)
 
     def _batches(
@@ -201,8 +201,9 @@ class Inference:
 
     def _submit_cuda(self, items: Sequence[Loaded]) -> Values:
         device = self._device
-        measures_memory = self._bytes_per_element is None
+        measures_memory = self._batch is None and self._bytes_per_element is None
         if measures_memory:
+            # Only a peak tells what the batch took beside what is left of it, and torch keeps one.
             torch.cuda.reset_peak_memory_stats(device)
             before = torch.cuda.memory_allocated(device)
         with torch.cuda.device(device):
@@ -261,6 +262,15 @@ class Inference:
             raise error
         for loaded in items:
             yield loaded.item, error
+
+
+def _pinned(what: str, tensor: Tensor) -> Tensor:
+    if tensor.device.type != "cpu":
+        raise TypeError(
+            f"the {what} of an item is on the CPU, from where it is copied while the GPU computes, "
+            f"but got one on {tensor.device}; load it without .to(device), or call .cpu() there"
+        )
+    return tensor.pin_memory()
 
 
 def _uploaded(samples: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -7,6 +7,7 @@ import multiprocessing.connection
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
@@ -22,9 +23,11 @@ from syncfree.distributed.fleet import Fleet, open_store
 from syncfree.errors import RankError
 
 _HOST = "127.0.0.1"
-_LAST_SECONDS = 30.0
+_LAST_SECONDS = 30.0  # for all processes together
 _RAISED = "syncfree/launcher/raised/{}"  # key of the exception that ended a rank's function
 _MOST_BYTES = 65536  # of its text; a store takes some megabytes
+
+_own_device: str | None = None  # of this process, if `launch` has started it
 
 
 class Launcher:
@@ -86,11 +89,12 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        latest = time.monotonic() + _LAST_SECONDS
         try:
             for process in self._processes.values():
                 if kind is not None:
                     process.kill()
-                process.join(_LAST_SECONDS)
+                process.join(max(0.0, latest - time.monotonic()))
                 if process.is_alive():
                     process.kill()
                     process.join()
@@ -192,6 +196,17 @@ def _check_devices(devices: Sequence[str]) -> None:
             raise ValueError(f"each device is one of {', '.join(there)}, but got {device!r}")
 
 
+def own_device() -> str | None:
+    """The device for which `launch` has started this process; `None` in other processes.
+
+    Example:
+        >>> from syncfree.distributed.launcher import own_device
+        >>> own_device() is None
+        True
+    """
+    return _own_device
+
+
 def local_devices() -> list[str]:
     """The GPUs that torch sees.
 
@@ -213,6 +228,11 @@ def _run(
     device: str,
     arguments: tuple[Any, ...],
 ) -> None:
+    global _own_device  # noqa: PLW0603 - of this process, which has one
+    _own_device = device
+    # So that the function may start processes, as a DataLoader does. The launcher still holds this
+    # process for a daemon, and ends it at its own exit.
+    multiprocessing.current_process().daemon = False
     # Ctrl-C goes to all processes of a terminal; only the launcher handles it. While they imported
     # it was held back: each process would only have printed a traceback.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

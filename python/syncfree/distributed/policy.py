@@ -19,7 +19,7 @@ DIVISOR = 8
 claims but leaves a rank that slows down with too much; set by `benchmarks/scheduler_sim.py`."""
 
 SLOW = 0.75
-"""Below so much of the mean speed a rank takes the cheap items."""
+"""A rank below this part of the mean speed takes the cheap items."""
 
 _BITS = 32
 _FRONT = (1 << _BITS) - 1

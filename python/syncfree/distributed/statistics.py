@@ -56,7 +56,8 @@ class RankStatistics:
         report: of the rank itself.
         idle_share: part of the whole run in which its device did nothing.
         transfer_share: part of its busy time with copies.
-        speed: cost per active second over that of the fastest rank; `None` if it did nothing.
+        speed: cost per active second over that of the fastest rank, not counting those that were
+            lost in their first second of work; `None` if it did nothing.
         reason: why it is a straggler: `throttle`, `clock`, `device` (its device takes longer for
             the same) or `input` (its device waits for data); `None` if it is none.
         lost: what became of it, if it died or was given up.
@@ -117,8 +118,9 @@ def compare_ranks(
     """Compare the reports of all ranks.
 
     Speeds are costs over active time, so that a rank that got less because it is slow is not taken
-    for a fast one. No rank is called a straggler if one has worked for less than a second. Lost
-    ranks are left out of imbalance and efficiency.
+    for a fast one. No rank is called a straggler if one has worked for less than a second; one that
+    was lost so early is left out of the comparison. All lost ranks are left out of imbalance and
+    efficiency.
 
     Args:
         reports: of each rank.
@@ -146,19 +148,22 @@ def compare_ranks(
     longest = max(ended, default=0.0)
     mean = sum(ended) / len(ended) if ended else 0.0
     speeds = {each.rank: _rate(each.cost, each.active_seconds) for each in reports}
-    fastest = max((speed for speed in speeds.values() if speed), default=None)
-    judged = all(each.active_seconds >= _JUDGED_SECONDS for each in reports if each.items)
+    is_timed = {each.rank: each.active_seconds >= _JUDGED_SECONDS for each in reports}
+    peers = [each for each in reports if is_timed[each.rank] or each.rank not in lost] or reports
+    fastest = max((speed for each in peers if (speed := speeds[each.rank])), default=None)
+    judged = all(is_timed[each.rank] for each in peers if each.items)
     ranks = []
     for each in reports:
         own = speeds[each.rank]
         speed = None if own is None or not fastest else own / fastest
+        is_slow = judged and is_timed[each.rank] and (speed or 1) < STRAGGLER
         ranks.append(
             RankStatistics(
                 report=each,
                 idle_share=max(0.0, 1 - each.busy_seconds / seconds) if seconds > 0 else 0.0,
                 transfer_share=_rate(each.transfer_seconds, each.busy_seconds) or 0.0,
                 speed=speed,
-                reason=_reason(each, reports) if judged and (speed or 1) < STRAGGLER else None,
+                reason=_reason(each, peers) if is_slow else None,
                 lost=lost.get(each.rank),
             )
         )
@@ -174,14 +179,14 @@ def compare_ranks(
     )
 
 
-def _reason(slow: RankReport, reports: Sequence[RankReport]) -> str:
-    rates = [_rate(each.cost, each.busy_seconds) or 0.0 for each in reports]
+def _reason(slow: RankReport, peers: Sequence[RankReport]) -> str:
+    rates = [_rate(each.cost, each.busy_seconds) or 0.0 for each in peers]
     own = _rate(slow.cost, slow.busy_seconds)
     if own is not None and own >= STRAGGLER * max(rates):
         return "input"
     if slow.throttled:
         return "throttle"
-    clocks = [each.clock_mhz for each in reports if each.clock_mhz is not None]
+    clocks = [each.clock_mhz for each in peers if each.clock_mhz is not None]
     # 10 % is the step that distinguishes a clock ramp from noise elsewhere as well.
     if slow.clock_mhz is not None and slow.clock_mhz < 0.9 * max(clocks):
         return "clock"

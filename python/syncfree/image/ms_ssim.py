@@ -62,6 +62,10 @@ class MultiScaleStructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetrics
             comes with arguments that it sets.
         TypeError: If an argument is no number where one is expected.
 
+    Reference:
+        Wang, Simoncelli and Bovik, "Multiscale structural similarity for image quality assessment",
+        37th Asilomar Conference on Signals, Systems and Computers, 2003.
+
     Example:
         >>> import torch
         >>> from syncfree.image import MultiScaleStructuralSimilarityIndexMeasure

@@ -57,6 +57,10 @@ class PeakSignalNoiseRatio(SyncFreeMetric, _TorchMetricsPsnr):
             of those named, or it comes with ``dim``.
         TypeError: If ``data_range`` is neither a number nor a tuple of two.
 
+    Reference:
+        Huynh-Thu and Ghanbari, "Scope of validity of PSNR in image/video quality assessment",
+        Electronics Letters 44(13), 2008.
+
     Example:
         >>> import torch
         >>> from syncfree.image import PeakSignalNoiseRatio

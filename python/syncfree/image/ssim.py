@@ -59,6 +59,10 @@ class StructuralSimilarityIndexMeasure(SimilarityMetric, _TorchMetricsSsim):
             window of other sizes than its own.
         TypeError: If an argument is no number where one is expected.
 
+    Reference:
+        Wang, Bovik, Sheikh and Simoncelli, "Image quality assessment: from error visibility to
+        structural similarity", IEEE Transactions on Image Processing 13(4), 2004.
+
     Example:
         >>> import torch
         >>> from syncfree.image import StructuralSimilarityIndexMeasure

@@ -63,12 +63,12 @@ def ssim_loss(
     Without a mask nothing of the images' size is stored, with one exception: one pass gives both
     the loss and its gradients, which are kept for the first backward pass. That is for contiguous
     float32 images on CUDA, at least 224 pixels high and wide (many sizes from 192 on with compute
-    capability 9.0 and 10.0) and a multiple of four wide, with the default window, no ``preset`` and
-    a number for ``data_range``. It needs a GPU with 126 KiB of shared memory per multiprocessor
-    (compute capability 8.0, 9.0 and 10.0; not 7.5, 8.6, 8.9 and 12.0). If only the loss is needed,
-    it takes a third of that pass under ``torch.no_grad()``. There are two passes under
-    torch.compile, while a CUDA graph is captured, with activation checkpointing, and with hooks
-    that move saved tensors.
+    capability 9.0, 10.0 and 10.3) and a multiple of four wide, with the default window, no
+    ``preset`` and a number for ``data_range``. It needs a GPU with 126 KiB of shared memory per
+    multiprocessor (compute capability 8.0, 9.0, 10.0 and 10.3; not 7.5, 8.6, 8.9 and 12.0). If only
+    the loss is needed, it takes a third of that pass under ``torch.no_grad()``. There are two
+    passes under torch.compile, while a CUDA graph is captured, with activation checkpointing, and
+    with hooks that move saved tensors.
 
     The loss of half-precision images is a float32 number, as torch's losses are under autocast:
     gradient scaling may take it beyond the range of float16.

@@ -44,7 +44,7 @@ class Budget:
                 lambda: self._is_closed or number <= self._turn or self.held + size <= self._most
             )
             if self._is_closed:
-                raise RuntimeError("nobody wants this any more")
+                raise RuntimeError("the budget was closed: the work that asks has been called off")
             self.held += size
             self._of_each[number] += size
 

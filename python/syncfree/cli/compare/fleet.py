@@ -24,12 +24,11 @@ from syncfree.cli.compare.maps import map_file
 from syncfree.cli.compare.options import CompareOptions, UsageError
 from syncfree.cli.compare.pairs import Pair, Pairing
 from syncfree.cli.compare.pipeline import Outcome, compare_pairs
-from syncfree.cli.compare.problems import Problem
 from syncfree.cli.compare.report import Comparison
 from syncfree.cli.compare.tables import FleetProgress
 from syncfree.cli.interrupt import deferred_interrupt
 from syncfree.distributed.channel import Channel
-from syncfree.distributed.coordinator import Coordinator, Settled
+from syncfree.distributed.coordinator import Coordinator, Lost, Settled
 from syncfree.distributed.environment import available_cores, cores_of_each, numeric_variable
 from syncfree.distributed.fleet import Fleet, connect
 from syncfree.distributed.journal import Journal, JournalError, read_journals
@@ -103,6 +102,7 @@ def compare_joined(
         work = make_work()
         with deferred_interrupt() as interrupt:
             lead = _Lead(work, channel, fleet.world, interrupt.check, note)
+            interrupt.check()
     except UsageError as error:
         channel.publish("plan", {"stop": str(error)})
         raise
@@ -152,7 +152,7 @@ def _work_out(plan: dict[str, Any], worker: Worker, fleet: Fleet, device: str) -
         journal = Journal(Path(plan["journals"]), fleet.rank, plan["heading"])
     worker.ready(engine.device, engine.name, engine.busy)
     for items in worker.rounds():
-        mine = (pairs[item] for item in items if item is not None)
+        mine = (None if item is None else pairs[item] for item in items)
         with closing(compare_pairs(mine, options, engine)) as outcomes:
             for outcome in outcomes:
                 _refuse_broken_device(outcome)
@@ -185,7 +185,7 @@ class _Lead:
     checkpoint: InitVar[Callable[[], None]] = lambda: None
     note: Note = say_nothing
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    lost: list[Problem] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
 
     def __post_init__(self, checkpoint: Callable[[], None]) -> None:
         work, pairs = self.work, self.work.pairing.pairs
@@ -260,7 +260,7 @@ class _Lead:
                     self.outcomes[pair.name] = documents.outcome_sent(event.outcome, pair)
                     progress.advance(event.rank)
                 else:
-                    self.lost.append(problem_of_loss(event))
+                    self.lost.append(event)
         coordinator.end()
         statistics = replace(
             coordinator.statistics(restored=len(self.restored)),
@@ -269,6 +269,7 @@ class _Lead:
         done = [self.outcomes[pair.name] for pair in pairs if pair.name in self.outcomes]
         problems = [problem for outcome in done for problem in outcome.problems]
         problems += problems_of_unfinished(coordinator.unfinished, pairs)
+        problems += [problem_of_loss(event, coordinator.unfinished) for event in self.lost]
         reports = [each.report for each in statistics.ranks]
         names = sorted({each.device_name for each in reports if each.device_name})
         return Comparison(
@@ -278,7 +279,7 @@ class _Lead:
             device=",".join(sorted({each.device for each in reports if each.device})),
             device_name=f"{self.world} x {' and '.join(names) or 'no device'}",
             rows=[outcome.row for outcome in done if outcome.row is not None],
-            problems=self.work.pairing.problems + problems + self.lost,
+            problems=self.work.pairing.problems + problems,
             seconds=statistics.seconds,
             ignored=self.work.pairing.ignored,
             fleet=statistics,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from syncfree.cli.compare.options import LocalUsageError, UsageError
+from syncfree.distributed.environment import available_cores
 from syncfree.distributed.policy import Schedule
 
 SCHEDULE_NAMES: dict[Schedule, str] = {"dynamic": "dynamic", "equal": "equal", "cost": "pixels"}
@@ -57,7 +57,7 @@ def parse_gpus(text: str) -> tuple[str, ...]:
     """
     kind, _, number = text.rpartition(":")
     if kind == "cpu" and number.isdecimal() and int(number) > 0:
-        cores = len(os.sched_getaffinity(0))
+        cores = available_cores()
         most = max(8, 2 * cores)
         if int(number) > most:
             raise UsageError(
@@ -102,9 +102,11 @@ def parse_counts(text: str, most: int) -> tuple[int, ...]:
 def torchrun_device(wanted: str) -> str:
     """The device of this process under `torchrun`: a GPU of its own, or the CPU.
 
+    Where one GPU is to be seen, each process may see another one, or all share it.
+
     Raises:
         UsageError: one GPU named for all.
-        LocalUsageError: more local processes than GPUs.
+        LocalUsageError: more local processes than GPUs, of which there are several or none.
     """
     from syncfree.distributed.environment import numeric_variable
     from syncfree.distributed.launcher import local_devices
@@ -116,7 +118,7 @@ def torchrun_device(wanted: str) -> str:
     found = local_devices()
     if not found and wanted == "auto":
         return "cpu"
-    local_rank = numeric_variable("LOCAL_RANK", 0)
+    local_rank = 0 if len(found) == 1 else numeric_variable("LOCAL_RANK", 0)
     if local_rank >= len(found):
         raise LocalUsageError(
             f"local rank {local_rank} has no GPU of its own, as there are {len(found)}; start "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from syncfree.cli.compare.pairs import Pair
 from syncfree.cli.compare.problems import Problem
@@ -11,10 +11,11 @@ from syncfree.distributed.coordinator import Lost
 _MOST_NAMED = 20
 
 
-def problem_of_loss(event: Lost) -> Problem:
-    """The problem of a lost rank: what became of it."""
-    held = f"; {len(event.items)} of its images went to others" if event.items else ""
-    return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{held}")
+def problem_of_loss(event: Lost, unfinished: Container[int]) -> Problem:
+    """The problem of a lost rank: what became of it, and of the images that it held."""
+    done = sum(item not in unfinished for item in event.items)
+    others = f"; {done} of its images were compared by others" if done else ""
+    return Problem("rank-lost", (), f"rank {event.rank}: {event.reason}{others}")
 
 
 def problems_of_unfinished(items: dict[int, str], pairs: Sequence[Pair]) -> Iterator[Problem]:

@@ -38,7 +38,10 @@ def refuse_lossy(image: Image.Image, path: Path) -> None:
         if bits not in (16, None):
             reason = f"gray with {bits} bits per sample; store it with 8 or 16"
         elif image.has_transparency_data:
-            reason = "16-bit gray with transparent pixels; store it without transparency"
+            reason = (
+                "16-bit gray with transparent pixels is refused with or without --background; "
+                "store it without transparency"
+            )
         elif image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0:  # type: ignore[attr-defined]
             reason = "16-bit gray in which 0 is white; store it with 0 as black"
     elif bits is not None and bits > 8 and mode not in ("I", "F"):

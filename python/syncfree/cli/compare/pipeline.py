@@ -41,7 +41,7 @@ class Outcome:
 
 
 def compare_pairs(
-    pairs: Iterable[Pair],
+    pairs: Iterable[Pair | None],
     options: CompareOptions,
     engine: Engine | None = None,
     checkpoint: Callable[[], None] = lambda: None,
@@ -52,7 +52,8 @@ def compare_pairs(
     bounded. Close the iterator (or let it end) to stop the threads.
 
     Args:
-        pairs: the files, see `find_pairs`; taken one by one, as threads become free.
+        pairs: the files, see `find_pairs`; taken one by one, as threads become free. At None, the
+            pairs that are held are submitted before more are taken.
         options: what to measure, and how.
         engine: where to measure; default `make_engine(options)`.
         checkpoint: called once per pair; what it raises stops the threads and comes out here.
@@ -74,7 +75,10 @@ def compare_pairs(
         writes: deque[_Write] = deque()
         batches = _batches(decoded, options, engine.batch_bytes)
         for done in _measured(batches, engine):
-            if isinstance(done, Outcome):
+            if done is None:
+                while writes:
+                    yield _finish_write(writes.popleft())
+            elif isinstance(done, Outcome):
                 yield done
             elif options.maps is None:
                 outcomes = list(_outcomes(done, options))
@@ -101,22 +105,31 @@ def _load(
 
 
 def _decoded(
-    pairs: Iterable[Pair],
+    pairs: Iterable[Pair | None],
     workers: int,
     load: Callable[[Pair, Callable[[int], None]], PicturePair],
     pool: Executor,
     budget: Budget,
     checkpoint: Callable[[], None],
-) -> Iterator[PicturePair | Outcome]:
-    """Decoded pairs in order, a few of them ahead, within the budget."""
+) -> Iterator[PicturePair | Outcome | None]:
+    """Decoded pairs in order, a few of them ahead, within the budget; None where `pairs` has it."""
     source = enumerate(pairs)
     waiting: deque[tuple[int, Pair, Future[PicturePair]]] = deque()
+    is_paused = False
     while True:
         checkpoint()
-        for number, pair in islice(source, workers * _AHEAD_PER_WORKER - len(waiting)):
+        free = 0 if is_paused else workers * _AHEAD_PER_WORKER - len(waiting)
+        for number, pair in islice(source, free):
+            if pair is None:
+                is_paused = True
+                break
             waiting.append((number, pair, pool.submit(load, pair, partial(budget.reserve, number))))
         if not waiting:
-            return
+            if not is_paused:
+                return
+            is_paused = False
+            yield None
+            continue
         number, pair, future = waiting.popleft()
         budget.turn(number)
         try:
@@ -139,16 +152,22 @@ def _failed(pair: Pair, error: Exception) -> Outcome:
 
 
 def _batches(
-    decoded: Iterable[PicturePair | Outcome],
+    decoded: Iterable[PicturePair | Outcome | None],
     options: CompareOptions,
     most_bytes: int | None = None,
-) -> Iterator[list[PicturePair] | Outcome]:
-    """Batches of pictures of one layout, each as soon as it is full; outcomes pass through."""
+) -> Iterator[list[PicturePair] | Outcome | None]:
+    """Batches of pictures of one layout, each as soon as it is full, and before a None.
+
+    Outcomes and None pass through.
+    """
     batch_bytes = _BATCH_BYTES if most_bytes is None else min(_BATCH_BYTES, most_bytes)
     groups: dict[Layout, list[PicturePair]] = {}
     held, waiting = 0, 0
     for picture in decoded:
-        if isinstance(picture, Outcome):
+        if picture is None:
+            yield from groups.values()
+            groups, held, waiting = {}, 0, 0
+        if picture is None or isinstance(picture, Outcome):
             yield picture
             continue
         group = groups.setdefault(picture.layout, [])
@@ -169,14 +188,19 @@ def _batches(
 
 
 def _measured(
-    batches: Iterable[list[PicturePair] | Outcome], engine: Engine
-) -> Iterator[Submitted | Outcome]:
-    """Batches with their results, a few behind the submission, so that a GPU stays busy."""
+    batches: Iterable[list[PicturePair] | Outcome | None], engine: Engine
+) -> Iterator[Submitted | Outcome | None]:
+    """Batches with their results, a few behind the submission, so that a GPU stays busy.
+
+    Before a None, all but the latest land.
+    """
     # On a CPU each batch lands at once: a process that is killed later must not lose it.
     depth = max(BATCHES_IN_FLIGHT, engine.streams) if engine.streams else 0
     flight = Flight[PicturePair, Submitted](engine.submit, depth)
     for batch in batches:
-        if isinstance(batch, Outcome):
+        if batch is None:
+            yield from flight.land_all(but=1)
+        if batch is None or isinstance(batch, Outcome):
             yield batch
             continue
         for done in flight.send(batch):

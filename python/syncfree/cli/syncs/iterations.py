@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from syncfree.cli.syncs.program import ProgramError
 from syncfree.detector.callables import kind_of_call
 
 # A program whose time is up may finish the iteration that it is in, but not for longer than this.
@@ -69,10 +70,29 @@ class Iterations:
             raise EndOfRunError
 
     def wrap(self, function: Any) -> Any:
-        """Wraps a function, or a static or class method, so that each call is an iteration."""
+        """Wraps a function, or a static or class method, so that each call is an iteration.
+
+        Raises:
+            ProgramError: It is an asynchronous generator.
+        """
         if isinstance(function, (staticmethod, classmethod)):
             return type(function)(self.wrap(function.__func__))
-        if kind_of_call(function) == "coroutine":
+        kind = kind_of_call(function)
+        if kind == "asynchronous generator":
+            raise ProgramError(
+                f"--step-function: {getattr(function, '__qualname__', function)} is an "
+                "asynchronous generator, a call of which ends before its body runs; name a "
+                "function, a coroutine function or a generator that each iteration calls"
+            )
+        if kind == "generator":
+
+            @functools.wraps(function)
+            def step(*args: Any, **kwargs: Any) -> Any:
+                result = yield from function(*args, **kwargs)
+                self.end_one()
+                return result
+
+        elif kind == "coroutine":
 
             @functools.wraps(function)
             async def step(*args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ import builtins
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import types
@@ -258,7 +259,7 @@ def resolve(target: str, module: types.ModuleType | None = None) -> Any:
 
 def show_error(error: BaseException) -> None:
     """Shows an exception of the program with the traceback that it would have had alone."""
-    here = str(Path(__file__).parent.parent.parent)
+    here = f"{Path(__file__).parent.parent.parent}{os.sep}"
     frames: TracebackType | None = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(here):
         frames = frames.tb_next

@@ -69,6 +69,10 @@ def binary_accuracy(
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
 
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
+
     Example:
         >>> import torch
         >>> from syncfree.functional.classification import binary_accuracy
@@ -142,6 +146,11 @@ def multiclass_accuracy(
         RuntimeError: If the devices differ, or a label is out of range; the message has the number
             of such labels, the first one and its index. On CPU at once; on CUDA the value is NaN
             and ``syncfree.check_errors()`` raises.
+
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009. The averages are those of
+        scikit-learn's ``recall_score``, and ``top_k`` is that of its ``top_k_accuracy_score``.
 
     Example:
         >>> import torch
@@ -228,6 +237,10 @@ def multilabel_accuracy(
         RuntimeError: If shapes or devices differ, or a label is bad. On CPU at once; on CUDA the
             value is NaN and ``syncfree.check_errors()`` raises.
 
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
+
     Example:
         >>> import torch
         >>> from syncfree.functional.classification import multilabel_accuracy
@@ -291,6 +304,10 @@ def accuracy(
             or ``top_k`` is not an integer (or a list of integers), or as in the function of the
             task.
         RuntimeError: As in the function of the task.
+
+    Reference:
+        Sokolova and Lapalme, "A systematic analysis of performance measures for classification
+        tasks", Information Processing and Management 45(4), 2009.
 
     Example:
         >>> import torch

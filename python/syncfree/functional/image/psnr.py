@@ -80,6 +80,10 @@ def peak_signal_noise_ratio(
         UserWarning: Once for each calling line, if a tensor is uint8 and ``data_range`` is 2 or
             less.
 
+    Reference:
+        Huynh-Thu and Ghanbari, "Scope of validity of PSNR in image/video quality assessment",
+        Electronics Letters 44(13), 2008.
+
     Example:
         >>> import torch
         >>> from syncfree.functional import peak_signal_noise_ratio

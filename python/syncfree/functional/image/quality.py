@@ -79,6 +79,9 @@ def image_quality(
         UserWarning: Once for each calling line, if the images are uint8 and ``data_range`` is 2
             or less.
 
+    Reference:
+        As for `structural_similarity_index_measure` and `peak_signal_noise_ratio`.
+
     Example:
         >>> import torch
         >>> from syncfree.functional import image_quality
