@@ -77,18 +77,38 @@ def test_torch_headers_need_no_other_before_them(tmp_path, backwards):
     assert done.returncode == 0, done.stderr
 
 
-def test_sizes_that_no_memory_has_are_left_to_the_call(tmp_path):
-    """Which refuses them; a program built with sanitizers must get that far."""
-    source, program = tmp_path / "view.cpp", tmp_path / "view"
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        (
+            "tensor_view",
+            "const float pixel = 0;\n"
+            "const std::int64_t huge = std::int64_t{1} << 40;\n"
+            "return syncfree::view(&pixel, {huge, huge}).get()->rank - 2;\n",
+        ),
+        (
+            "ssim",
+            "syncfree::Window window;\n"
+            'for (const double sigma : {-1e300, std::nan(""), 0.0, 1e6, 1e300, HUGE_VAL})\n'
+            "  for (const int kernel : {INT_MIN, 0, INT_MAX})\n"
+            "    for (int flags = 0; flags < 4; ++flags) {\n"
+            "      window = {flags % 2 == 1, sigma, kernel, flags > 1};\n"
+            "      for (int axis = 0; axis < 3; ++axis)\n"
+            "        (void)syncfree::detail::map_size(window, axis, 32);\n"
+            "    }\n"
+            "return 0;\n",
+        ),
+    ],
+)
+def test_what_no_memory_holds_is_left_to_the_call(tmp_path, header, body):
+    """Which refuses it; a program built with sanitizers must get that far."""
+    source, program = tmp_path / "program.cpp", tmp_path / "program"
     source.write_text(
-        "#include <syncfree/tensor_view.h>\n"
-        "int main() {\n"
-        "  const float pixel = 0;\n"
-        "  const std::int64_t huge = std::int64_t{1} << 40;\n"
-        "  return syncfree::view(&pixel, {huge, huge}).get()->rank - 2;\n"
-        "}\n"
+        f"#include <syncfree/{header}.h>\n#include <climits>\n#include <cmath>\n"
+        f"int main() {{\n{body}}}\n"
     )
-    trap = ["-fsanitize=signed-integer-overflow", "-fsanitize-undefined-trap-on-error"]
+    trap = ["-fsanitize=signed-integer-overflow,float-cast-overflow"]
+    trap += ["-fsanitize-undefined-trap-on-error"]
     include = cpp_programs.include_dir()
     built = run(compiler(), "-std=c++17", *trap, "-I", include, source, "-o", program)
     assert built.returncode == 0, built.stderr

@@ -22,6 +22,11 @@ def test_wrong_input_gives_its_status(programs):
     assert int(checks.group(1)) > 70
 
 
+def test_requests_of_a_c_program(programs):
+    done = run(programs / "request_checks")
+    assert done.returncode == 0, done.stdout
+
+
 def test_timer_by_a_driver_of_the_tests(programs, tmp_path):
     """Events of tests/fake_libcuda.cpp, whose time stands still."""
     driver = compiled(ROOT / "tests" / "fake_libcuda.cpp", tmp_path / "libfakecuda.so")

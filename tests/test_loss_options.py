@@ -145,7 +145,7 @@ def test_presets_are_checked_too() -> None:
     with pytest.raises(ValueError, match="sets the window"):
         SSIMLoss(preset="wang", kernel_size=9)
     assert SSIMLoss(preset="skimage", gaussian_kernel=False, kernel_size=7).options
-    with pytest.raises(TypeError, match=r"^L1SSIMLoss\(\) takes no argument `preset`: use SSIMLoss"):
+    with pytest.raises(TypeError, match=r"^L1SSIMLoss\(\) takes no argument `preset`: use SSIM"):
         L1SSIMLoss(preset="wang")
     with pytest.raises(ValueError, match="has no multi-scale SSIM"):
         MSSSIMLoss(preset="skimage")

@@ -132,7 +132,7 @@ def test_losses(device: str) -> None:
     weighted = ((1 - full) * mask).sum() / mask.expand_as(full).sum()
     torch.testing.assert_close(ssim_loss(*images, 1.0, mask, preset="skimage"), weighted)
     assert repr(SSIMLoss(preset="wang")) == "SSIMLoss(data_range=1.0, preset='wang')"
-    with pytest.raises(TypeError, match=r"^l1_ssim_loss\(\) takes no argument `preset`: use ssim_l"):
+    with pytest.raises(TypeError, match=r"^l1_ssim_loss\(\) takes no argument `preset`: use ssim"):
         l1_ssim_loss(*images, preset="wang")
     with pytest.raises(TypeError, match="no argument `preset`"):
         L1SSIMLoss(preset="wang")(*images)

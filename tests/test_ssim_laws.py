@@ -303,6 +303,7 @@ def test_lower_instruction_sets(isa: str) -> None:
         ({"sigma": 0.0}, ValueError, "Expected `sigma` to have positive number"),
         ({"sigma": (1.5, -1.0)}, ValueError, "Expected `sigma` to have positive number"),
         ({"sigma": math.nan}, ValueError, "Expected `sigma` to have positive number"),
+        ({"sigma": (1.5, 1e7)}, ValueError, r"positive number below 1e6\. Got \[1\.5, 1e\+07\]"),
         ({"sigma": (1.5, 1.5, 1.5)}, ValueError, "has dimension 3"),
         ({"sigma": 3.0}, RuntimeError, "Padding size should be less than"),
         ({"gaussian_kernel": False, "kernel_size": 17}, RuntimeError, "Padding size should be"),

@@ -19,19 +19,19 @@ using accuracy::Task;
 void check_options(const syncfree_accuracy_options& options) {
   check_choice("task", options.task, SYNCFREE_MULTILABEL);
   check_choice("average", options.average, SYNCFREE_NO_AVERAGE);
-  if (!(options.threshold >= 0 && options.threshold <= 1))
-    fail(SYNCFREE_INVALID_ARGUMENT, "Expected `threshold` in the range [0, 1], but got ",
-         options.threshold, ".");
   const bool binary = options.task == SYNCFREE_BINARY;
   const bool multiclass = options.task == SYNCFREE_MULTICLASS;
+  if (!multiclass && !(options.threshold >= 0 && options.threshold <= 1))
+    fail(SYNCFREE_INVALID_ARGUMENT, "Expected `threshold` in the range [0, 1], but got ",
+         options.threshold, ".");
   const bool may_be_unknown = multiclass && options.average == SYNCFREE_MICRO && options.top_k == 1;
   const std::int64_t least = may_be_unknown ? 0 : 1;
   if (!binary && !(options.num_classes >= least &&
                    options.num_classes <= std::numeric_limits<std::int32_t>::max()))
     fail(SYNCFREE_INVALID_ARGUMENT, "Expected `", multiclass ? "num_classes" : "num_labels",
          "` in the range [", least, ", 2147483647], but got ", options.num_classes, ".");
-  const bool bounded = multiclass && options.num_classes > 0;
-  if (options.top_k < 1 || (bounded && options.top_k > options.num_classes))
+  const bool bounded = options.num_classes > 0;
+  if (multiclass && (options.top_k < 1 || (bounded && options.top_k > options.num_classes)))
     fail(SYNCFREE_INVALID_ARGUMENT,
          "Expected `top_k` to be at least 1 and at most the number of "
          "classes, but got ",

@@ -34,12 +34,13 @@ TensorView checked(const char* name, const syncfree_tensor& tensor) {
   if (std::any_of(view.size, view.size + view.rank, [](auto size) { return size < 0; }))
     fail(SYNCFREE_WRONG_SHAPE, "Expected `", name, "` to have no negative size, but got ",
          shape_text(view), ".");
-  std::int64_t count = 1;
+  std::int64_t product = 1;  // a size of 0 counts as 1: no partial product may overflow either
   for (int d = 0; d < view.rank; ++d)
-    if (__builtin_mul_overflow(count, view.size[d], &count))
-      fail(SYNCFREE_WRONG_SHAPE, "Expected `", name, "` to have less than 2^63 elements, but got ",
+    if (__builtin_mul_overflow(product, std::max<std::int64_t>(view.size[d], 1), &product))
+      fail(SYNCFREE_WRONG_SHAPE, "Expected `", name,
+           "` to have sizes whose product, without zeros, is less than 2^63, but got ",
            shape_text(view), ".");
-  if (view.data == nullptr && count > 0)
+  if (view.data == nullptr && view.numel() > 0)
     fail(SYNCFREE_INVALID_ARGUMENT, "Expected `", name, "` of shape ", shape_text(view),
          " to have memory, but its pointer is null.");
   if (reinterpret_cast<std::uintptr_t>(view.data) % static_cast<std::size_t>(size_of(view.dtype)))

@@ -51,19 +51,23 @@ double median(const std::vector<RegionSample>& samples, const Of& of) {
 
 // The share of samples in which the GPU waited for the host's launches. If the GPU had not even
 // begun the region when all launches were queued, it held up the host instead. Only some samples
-// probe for this; the answer holds until the next probe.
+// probe for this; the answer holds until the next probe. Replays of graphs, which have no launches,
+// do not count; if they are more than the other samples, the share is 0.
 double launch_bound_share(std::vector<RegionSample> samples) {
   std::sort(samples.begin(), samples.end(),
             [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
-  std::size_t bound = 0;
+  std::size_t bound = 0, replays = 0;
   bool queued = false;
   for (const RegionSample& sample : samples) {
+    replays += (sample.flags & RegionSample::kCaptured) != 0;
     if (sample.flags & RegionSample::kProbed) queued = (sample.flags & RegionSample::kQueued) != 0;
     const bool follows = !(sample.flags & RegionSample::kHostClock) &&
                          sample.host_enqueue > kLaunchBound * sample.gpu;
     bound += follows && !queued;
   }
-  return samples.empty() ? 0.0 : static_cast<double>(bound) / static_cast<double>(samples.size());
+  const std::size_t others = samples.size() - replays;
+  const bool is_known = others > 0 && replays <= others;
+  return is_known ? static_cast<double>(bound) / static_cast<double>(others) : 0.0;
 }
 
 }  // namespace
@@ -71,8 +75,9 @@ double launch_bound_share(std::vector<RegionSample> samples) {
 syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
                                            syncfree_timer** timer) {
   return guarded_by_driver([&] {
-    const syncfree_timer_options& given = required("options", options);
     required("timer", timer);
+    *timer = nullptr;
+    const syncfree_timer_options& given = required("options", options);
     if (given.regions_in_flight < 1 || given.history < 1)
       fail(SYNCFREE_INVALID_ARGUMENT,
            "Expected `regions_in_flight` and `history` to be at least 1, but got ",
@@ -81,7 +86,8 @@ syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options
     const bool has_gpu = given.device_type == SYNCFREE_CUDA;
     if (has_gpu) runtime::cuda::driver();  // throws if there is no driver
     *timer = new syncfree_timer({static_cast<std::size_t>(given.regions_in_flight),
-                                 static_cast<std::size_t>(given.history), 0, has_gpu});
+                                 static_cast<std::size_t>(given.history), 0, has_gpu,
+                                 "`regions_in_flight`"});
   });
 }
 
@@ -97,12 +103,12 @@ syncfree_status_code syncfree_timer_begin(syncfree_timer* timer, const char* nam
     required("name", name);
     required("region", region);
     *region = nullptr;
-    if (timer->has_gpu) check_device_index(device_index);
     std::unique_lock lock(timer->mutex);
     const runtime::OwnCall own;
     std::optional<runtime::cuda::InContext> here;
     RegionSlot* slot = nullptr;
     try {
+      if (timer->has_gpu) check_device_index(device_index);
       RegionHistory& history = timer->timer.name(name, runtime::RegionKind::kCompute);
       runtime::DeviceRegions* device = nullptr;
       if (timer->has_gpu && !RegionTimer::in_forked_child()) {
@@ -175,7 +181,7 @@ syncfree_status_code syncfree_timer_summary(syncfree_timer* timer, int64_t index
     summary->name = history.name().c_str();
     summary->count = static_cast<std::int64_t>(history.count());
     summary->total_us = history.total();
-    summary->least_us = history.least();
+    summary->least_us = kept.empty() ? runtime::kUnknown : history.least();
     summary->median_us = median(kept, [](const auto& s) { return s.gpu; });
     summary->host_median_us = median(kept, [](const auto& s) { return s.host_enqueue; });
     summary->gap_median_us = median(kept, [](const auto& s) { return s.gpu_gap; });

@@ -7,6 +7,11 @@
 #include "ssim/window_axis.h"
 
 namespace syncfree::api {
+namespace {
+
+constexpr int kLastOfVolumes = 2;  // an axis that is padded by `kernel_size` (window_axis.h)
+
+}  // namespace
 
 Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
   const TensorView a = operand("preds", preds), b = operand("target", target);
@@ -19,9 +24,15 @@ Images images(const syncfree_tensor* preds, const syncfree_tensor* target) {
   for (const TensorView* view : {&a, &b})
     if (!is_floating(view->dtype) && view->dtype != DType::kUInt8)
       fail(SYNCFREE_WRONG_DTYPE, "Expected `", view == &a ? "preds" : "target",
-           "` to be images of a floating dtype or uint8, but got dtype ",
-           static_cast<int>(view->dtype), " of syncfree_dtype.");
+           "` to be images of a floating dtype or uint8, but got ", dtype_text(view->dtype), ".");
   return {ssim::volume_view(a), ssim::volume_view(b), a.rank - 2};
+}
+
+void check_kernel_size(const syncfree_window& window, int axis) {
+  const int size = window.kernel_size[axis];
+  if (!(size > 0 && size % 2 == 1))
+    fail(SYNCFREE_INVALID_ARGUMENT, "Expected `kernel_size` to be odd and positive, but got ", size,
+         " for spatial axis ", axis, ".");
 }
 
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,
@@ -30,16 +41,13 @@ void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images
   // pixels cannot be.
   const bool has_planes = images.preds.size[0] > 0 && images.preds.size[1] > 0;
   for (int i = 0; i < images.axes; ++i) {
-    const int kernel = window.kernel_size[i];
+    const bool gaussian = window.gaussian != 0, valid = window.valid != 0;
     const double sigma = window.sigma[i];
-    if (!(kernel > 0 && kernel % 2 == 1))
-      fail(SYNCFREE_INVALID_ARGUMENT, "Expected `kernel_size` to be odd and positive, but got ",
-           kernel, " for spatial axis ", i, ".");
-    if (!(sigma > 0 && sigma < 1e6))
-      fail(SYNCFREE_INVALID_ARGUMENT, "Expected `sigma` to be positive, but got ", sigma,
-           " for spatial axis ", i, ".");
-    const ssim::Axis axis =
-        ssim::window_axis(i, kernel, sigma, window.gaussian != 0, window.valid != 0);
+    if (gaussian && !(sigma > 0 && sigma < 1e6))
+      fail(SYNCFREE_INVALID_ARGUMENT, "Expected `sigma` to be positive and less than 1e6, but got ",
+           sigma, " for spatial axis ", i, ".");
+    if (!gaussian || (i == kLastOfVolumes && !valid)) check_kernel_size(window, i);
+    const ssim::Axis axis = ssim::window_axis(i, window.kernel_size[i], sigma, gaussian, valid);
     const int at = 3 - images.axes + i;
     axes[at] = axis;
     for (int scale = 0; scale < scales; ++scale) {

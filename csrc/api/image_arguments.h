@@ -17,6 +17,9 @@ struct Images {
 
 Images images(const syncfree_tensor* preds, const syncfree_tensor* target);
 
+// Refuses a size that is not odd and positive, for a spatial axis of the caller's shape.
+void check_kernel_size(const syncfree_window& window, int axis);
+
 // Sets the window's axes (depth, height, width). The window must also fit images that are halved
 // `scales` - 1 times.
 void set_axes(ssim::Axis (&axes)[3], const syncfree_window& window, const Images& images,

@@ -23,6 +23,7 @@ void check_sizes(const Images& pair, int scales, const syncfree_window& window) 
   for (int axis : {0, 1}) {
     const std::int64_t size = pair.preds.size[3 + axis];
     // TorchMetrics takes the first two entries, also for volumes.
+    check_kernel_size(window, axis);
     const std::int64_t kernel = window.kernel_size[axis];
     if (size < least || size / divisor <= kernel - 1)
       fail(SYNCFREE_WRONG_SHAPE, "Expected images of at least ", std::max(least, kernel * divisor),

@@ -52,7 +52,7 @@ accuracy::TopKList sorted_list(const std::vector<std::int64_t>& top_k) {
 
 void execute(const accuracy::Problem& problem, const Tensor& on, const ErrorOrigin& origin) {
   const CudaContext context(on);
-  ErrorSlot* error = problem.validate ? checked_error_slot(context.device(), origin.slot) : nullptr;
+  ErrorSlot* error = problem.validate ? checked_error_slot(context, origin.slot) : nullptr;
   auto workspace = context.workspace(workspace_size(problem));
   workspace.check(launch(problem, workspace.memory(), error, context.stream()));
 }

@@ -82,12 +82,12 @@ Tensor accuracy_from_counts(const Tensor& tp, const Tensor& fp, const Tensor& tn
   Tensor value = empty_like_device({sizes, rank}, DType::kFloat32, tp);
   reduction.value = static_cast<float*>(value.mutable_data_ptr());
 #if defined(SYNCFREE_OPS_CUDA)
-  if (options.validate) {
-    const CudaContext context(tp);  // the first use of a slot allocates on the current device
-    checked_error_slot(context.device(), options.origin.slot);
-  }
+  const CudaContext on(tp);
+  if (options.validate) checked_error_slot(on, options.origin.slot);
+#else
+  const Tensor& on = tp;
 #endif
-  if (value.numel() > 0) execute(reduction, tp);
+  if (value.numel() > 0) execute(reduction, on);
   return value;
 }
 

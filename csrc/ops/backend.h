@@ -19,12 +19,16 @@ namespace syncfree::ops {
 
 #if defined(SYNCFREE_OPS_CUDA)
 
+template <class Problem>
+void execute(const Problem& problem, const CudaContext& context) {
+  auto workspace = context.workspace(workspace_size(problem));
+  workspace.check(launch(problem, workspace.memory(), context.stream()));
+}
+
 // On the current stream of the tensor's device.
 template <class Problem>
 void execute(const Problem& problem, const Tensor& on) {
-  const CudaContext context(on);
-  auto workspace = context.workspace(workspace_size(problem));
-  workspace.check(launch(problem, workspace.memory(), context.stream()));
+  execute(problem, CudaContext(on));
 }
 
 #else

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "ops/accuracy_error.h"
-#include "ops/cuda_context.h"
 
 namespace syncfree::ops {
 namespace {
@@ -140,7 +139,8 @@ std::string take_error_record(std::int64_t device, std::int64_t slot) {
 
 }  // namespace
 
-ErrorSlot* checked_error_slot(int device, std::int64_t number) {
+ErrorSlot* checked_error_slot(const CudaContext& context, std::int64_t number) {
+  const int device = context.device();
   ErrorSlot& slot = table_of(device)[static_cast<std::size_t>(number)];
   if (has_word(slot)) [[unlikely]] {
     const std::string text = take(slot, device, number);

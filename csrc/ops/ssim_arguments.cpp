@@ -108,7 +108,11 @@ void set_axes(ssim::Axis (&axes)[3], const WindowArguments& window, const Tensor
   if (!std::all_of(sizes.begin(), sizes.end(), [](auto k) { return k > 0 && k % 2 == 1; }))
     fail_value("Expected `kernel_size` to have odd positive number. Got ", list_text(sizes), ".");
   if (!std::all_of(sigmas.begin(), sigmas.end(), [](auto s) { return s > 0 && s < 1e6; }))
-    fail_value("Expected `sigma` to have positive number. Got ", list_text(sigmas), ".");
+    fail_value("Expected `sigma` to have positive number",
+               std::any_of(sigmas.begin(), sigmas.end(), [](auto s) { return s >= 1e6; })
+                   ? " below 1e6"
+                   : "",
+               ". Got ", list_text(sigmas), ".");
   const int count = static_cast<int>(sizes.size());
   for (int scale = 0; scale < scales; ++scale)
     for (int i = 0; i < count; ++i) {

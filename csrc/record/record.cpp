@@ -29,14 +29,21 @@ void end(const at::RecordFunction& op, at::ObserverContext*) {
   listener.load()->end(&op, op.threadId(), at::sequence_number::peek());
 }
 
+void stop() {
+  if (handle == at::INVALID_CALLBACK_HANDLE) return;
+  at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+}
+
 }  // namespace
 
 #define SYNCFREE_EXPORT extern "C" __attribute__((visibility("default")))
 
 // Must not be called by two threads at once. Other threads may run operators meanwhile: torch
 // guards its list of callbacks with a lock and a version, since its own profiler can be switched on
-// from outside.
+// from outside. Takes the place of a listener that was not stopped.
 SYNCFREE_EXPORT void syncfree_record_start(const OpListener* to) {
+  stop();
   listener.store(to);
   handle = at::addGlobalCallback(
       at::RecordFunctionCallback(begin, end)
@@ -45,6 +52,5 @@ SYNCFREE_EXPORT void syncfree_record_start(const OpListener* to) {
 
 // Operators that are running now still report their end.
 SYNCFREE_EXPORT void syncfree_record_stop() {
-  at::removeCallback(handle);
-  handle = at::INVALID_CALLBACK_HANDLE;
+  stop();
 }

@@ -36,12 +36,15 @@ ThreadLog* ThreadLogs::mine() {
     int free = ThreadLog::kFree;
     if (!each.state.compare_exchange_strong(free, ThreadLog::kUsed, std::memory_order_acq_rel))
       continue;
+    if (pthread_setspecific(key_, &each) != 0) {  // no memory: nobody would give the log back
+      give_back(each);
+      return nullptr;
+    }
     each.owners.fetch_add(1, std::memory_order_relaxed);
     each.session = 0;
     each.native_id = static_cast<std::int32_t>(syscall(SYS_gettid));
     prctl(PR_GET_NAME, each.name);
     each.is_service = is_service(each.name);
-    pthread_setspecific(key_, &each);
     return &each;
   }
   return nullptr;

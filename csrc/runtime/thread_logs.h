@@ -55,7 +55,8 @@ class ThreadLogs {
 
   ThreadLogs();
 
-  // The log of the calling thread; null if the pool is empty. Takes no lock and allocates nothing.
+  // The log of the calling thread; null if the pool or the memory for its key is empty. Takes no
+  // lock and allocates nothing.
   ThreadLog* mine();
 
   // For the reader, which gives back the log of a thread that has ended once it has read it: only

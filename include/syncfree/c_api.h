@@ -25,7 +25,8 @@ typedef struct CUstream_st* syncfree_stream;
 
 typedef enum syncfree_status_code {
   SYNCFREE_OK = 0,
-  SYNCFREE_INVALID_ARGUMENT = 1, /* an option out of range, a null pointer, misaligned memory */
+  SYNCFREE_INVALID_ARGUMENT = 1, /* an option out of range, a null pointer, misaligned memory, more
+                                    names or open regions than a timer has room for */
   SYNCFREE_WRONG_SHAPE = 2,
   SYNCFREE_WRONG_DTYPE = 3,
   SYNCFREE_WRONG_DEVICE = 4,  /* tensors on different devices, or no valid device */
@@ -52,8 +53,9 @@ typedef enum syncfree_dtype {
 
 typedef enum syncfree_device_type { SYNCFREE_CPU = 0, SYNCFREE_CUDA = 1 } syncfree_device_type;
 
-/* Sizes and strides count elements. Operands are only read and may have any strides, also zero and
- * negative ones; results are written and are dense in row-major order. */
+/* Sizes and strides count elements; the product of the sizes that are not 0 is below 2^63. Operands
+ * are only read and may have any strides, also zero and negative ones; results are written and are
+ * dense in row-major order. */
 typedef struct syncfree_tensor {
   void* data;
   int64_t size[SYNCFREE_MAX_RANK];
@@ -106,11 +108,12 @@ typedef struct syncfree_psnr_options {
   int32_t reduction;    /* of those values */
 } syncfree_psnr_options;
 
-/* Entries for the image's spatial axes in their order: height, width, or depth, height, width. All
- * are checked, for both kinds of windows. With a Gaussian, kernel_size still sets the padding of a
- * volume's last axis and the least size of images for MS-SSIM, as in TorchMetrics. */
+/* Entries for the image's spatial axes in their order: height, width, or depth, height, width. What
+ * is not used is not checked. With a Gaussian, kernel_size still sets the padding of a volume's
+ * last axis, unless `valid`, and by its first two entries the least size of images for MS-SSIM, as
+ * in TorchMetrics. */
 typedef struct syncfree_window {
-  double sigma[3];        /* of a Gaussian of 2 * int(3.5 * sigma + 0.5) + 1 taps */
+  double sigma[3];        /* below 1e6; of a Gaussian of 2 * int(3.5 * sigma + 0.5) + 1 taps */
   int32_t kernel_size[3]; /* of a uniform window; odd */
   int32_t gaussian;       /* 0: uniform */
   int32_t valid;          /* 1: only windows inside the image; 0: mirrored borders */
@@ -155,12 +158,12 @@ typedef enum syncfree_average {
 } syncfree_average;
 
 typedef struct syncfree_accuracy_options {
-  double threshold;     /* binary and multilabel scores */
+  double threshold;     /* BINARY and MULTILABEL scores */
   int64_t num_classes;  /* or labels; may be 0 (unknown) with MULTICLASS, MICRO and top_k 1 */
   int64_t ignore_index; /* target value left out, if has_ignore_index */
   int32_t task;
   int32_t average;
-  int32_t top_k;
+  int32_t top_k;      /* MULTICLASS */
   int32_t samplewise; /* 1: a value for each sample */
   int32_t has_ignore_index;
   int32_t validate; /* 1: bad labels make the result NaN; 0: they count as wrong or are left out */
@@ -233,10 +236,11 @@ typedef struct syncfree_region_summary {
   double median_us; /* of the samples kept, like all that follows */
   double host_median_us;
   double gap_median_us;
-  double launch_bound_share;
+  double launch_bound_share; /* without replays of graphs; 0 if these are more than the others */
   int32_t host_clock;
 } syncfree_region_summary;
 
+/* If it fails, `timer` becomes null. */
 SYNCFREE_API syncfree_status_code syncfree_timer_create(const syncfree_timer_options* options,
                                                         syncfree_timer** timer);
 /* Every region must have ended. */
@@ -278,7 +282,7 @@ typedef struct syncfree_probe_times {
   int32_t gate_held; /* 1: it was shut until the call was queued, or there was none */
 } syncfree_probe_times;
 
-/* The stream must not be capturing a graph. */
+/* The stream must not be capturing a graph. If it fails, `probe` becomes null. */
 SYNCFREE_API syncfree_status_code syncfree_probe_create(int32_t device_index,
                                                         syncfree_stream stream,
                                                         syncfree_probe** probe);

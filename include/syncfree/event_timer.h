@@ -1,6 +1,7 @@
 // Times regions of streams with CUDA events, and never waits for them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,14 +21,17 @@ struct RegionSummary {
   std::int64_t count = 0;
   double total_us = 0;  // GPU time of all of them
   double least_us = 0;
-  double median_us = 0;           // of the last samples, like all that follows
-  double host_median_us = 0;      // time in which the host queued the region's work
-  double gap_median_us = 0;       // since the last region's end on the stream: idle, or untimed
-  double launch_bound_share = 0;  // of regions in which the GPU waited for the host's launches
-  bool host_clock = false;        // no GPU: times are the host's
+  double median_us = 0;       // of the last samples, like all that follows
+  double host_median_us = 0;  // time in which the host queued the region's work
+  double gap_median_us = 0;   // since the last region's end on the stream: idle, or untimed
+  // Of regions in which the GPU waited for the host's launches, without replays of graphs; 0 if
+  // these are more than the others.
+  double launch_bound_share = 0;
+  bool host_clock = false;  // no GPU: times are the host's
 
   // What the region's time is made of.
   std::string verdict() const {
+    if (std::isnan(median_us)) return "no region has passed yet";
     const std::string time = detail::duration(median_us);
     if (host_clock) return "host time: " + time + " by the clock, without a GPU";
     if (launch_bound_share > 0.5)
@@ -82,13 +86,15 @@ class EventTimer {
   // Times by CUDA events, or by the host's clock for the CPU. Without a driver `status` is
   // kCudaError, and the timer times nothing.
   EventTimer(Device::Type device, Status& status) : EventTimer(device, Options{}, status) {}
-  EventTimer(Device::Type device, const Options& options, Status& status) {
+  EventTimer(Device::Type device, const Options& options, Status& status) : device_type_(device) {
     const syncfree_timer_options all{options.regions_in_flight, options.history,
                                      static_cast<std::int32_t>(device)};
     syncfree_timer* timer = nullptr;
     status = detail::status_of(syncfree_timer_create(&all, &timer));
     timer_.reset(timer);
   }
+
+  Device::Type device_type() const { return device_type_; }
 
   // A region that cannot be timed (for one, while another stream is captured) is counted.
   Region region(const char* name, Stream stream = nullptr, int device = 0) {
@@ -122,6 +128,7 @@ class EventTimer {
     void operator()(syncfree_timer* timer) const { syncfree_timer_destroy(timer); }
   };
 
+  Device::Type device_type_;
   std::unique_ptr<syncfree_timer, Destroy> timer_;
 };
 

@@ -22,7 +22,7 @@
 namespace syncfree {
 
 struct IdleGapOptions {
-  // Pauses in seconds; 0 stands for back to back and is added if it is missing.
+  // Pauses of up to 1e6 seconds; 0 stands for back to back and is added if it is missing.
   std::vector<double> gaps = {0.0, 0.01, 0.1, 1.0, 5.0};
   int repeats = 5;                 // calls of each kind after each gap; the medians are shown
   Device device = Device::cuda();  // or Device::cpu(), by the host's clock
@@ -52,10 +52,11 @@ struct IdleGapOptions {
 template <class Body>
 Status idle_gap(Body&& body, const IdleGapOptions& options, IdleGap& sweep) {
   for (const double gap : options.gaps)
-    if (!(gap >= 0 && std::isfinite(gap)))
-      return {StatusCode::kInvalidArgument,
-              "Expected `gaps` to be numbers of seconds of at least 0, but got " +
-                  detail::digits(gap, 6) + "."};
+    if (!(gap >= 0 && gap <= detail::kLongestGap))
+      return {StatusCode::kInvalidArgument, "Expected `gaps` to be numbers of seconds of at most " +
+                                                detail::digits(detail::kLongestGap, 6) +
+                                                " and at least 0, but got " +
+                                                detail::digits(gap, 6) + "."};
   if (options.repeats < 1)
     return {StatusCode::kInvalidArgument, "Expected `repeats` to be at least 1, but got " +
                                               std::to_string(options.repeats) + "."};

@@ -1,12 +1,33 @@
 // Structural similarity.
 #pragma once
 
+#include <cstdint>
+
 #include "syncfree/launch.h"
 #include "syncfree/options.h"
 #include "syncfree/status.h"
 #include "syncfree/tensor_view.h"
 
 namespace syncfree {
+namespace detail {
+
+// By how much windows that stay inside the image shorten spatial axis `axis`.
+inline std::int64_t border(const Window& window, int axis) {
+  if (!window.gaussian) return std::int64_t{window.kernel_size[axis]} - 1;
+  const double sigma = window.sigma[axis];
+  // The call refuses all others, of which not every one can be counted in taps.
+  return sigma > 0 && sigma < 1e6 ? 2 * static_cast<std::int64_t>(3.5 * sigma + 0.5) : 0;
+}
+
+// Of a map. As in TorchMetrics, the last axis of a volume is padded by kernel_size even under a
+// Gaussian.
+inline std::int64_t map_size(const Window& window, int axis, std::int64_t size) {
+  if (window.valid) return size - border(window, axis);
+  if (axis != 2) return size;
+  return size + (std::int64_t{window.kernel_size[2]} - 1) / 2 * 2 - border(window, axis);
+}
+
+}  // namespace detail
 
 struct SsimOptions {
   Window window = {};

@@ -243,6 +243,7 @@ void options() {
   const auto invalid = StatusCode::kInvalidArgument;
   expect("negative gap", run([](auto& o) { o.gaps = {1, -1}; }), invalid, "at least 0, but got -1");
   expect("endless gap", run([](auto& o) { o.gaps = {HUGE_VAL}; }), invalid, "inf");
+  expect("no clock counts as far", run([](auto& o) { o.gaps = {0, 1e300}; }), invalid, "1e+300");
   expect("no number", run([](auto& o) { o.gaps = {kNone}; }), invalid, "gaps");
   expect("no repeats", run([](auto& o) { o.repeats = 0; }), invalid, "repeats");
   expect("warm-up", run([](auto& o) { o.longest_warm_up = -1; }), invalid, "longest_warm_up");

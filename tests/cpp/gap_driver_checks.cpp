@@ -1,38 +1,16 @@
 // The sweep over idle gaps on CUDA, by tests/fake_libcuda.cpp, which SYNCFREE_LIBCUDA names.
-#include <dlfcn.h>
 #include <syncfree/syncfree.h>
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <stdexcept>
 
 #include "checks.h"
+#include "fake_driver.h"
 
 namespace {
 
 using namespace syncfree;
-
-template <class Function>
-Function* fake(const char* name) {
-  static void* const library = dlopen(std::getenv("SYNCFREE_LIBCUDA"), RTLD_NOW);
-  return reinterpret_cast<Function*>(dlsym(library, name));
-}
-
-constexpr std::uint64_t kStream = 0x55;
-
-void work(double us) {
-  fake<void(std::uint64_t, std::int64_t)>("fake_work")(kStream,
-                                                       static_cast<std::int64_t>(us * 1e3));
-}
-
-void pass(double us) {
-  fake<void(std::int64_t)>("fake_pass")(static_cast<std::int64_t>(us * 1e3));
-}
-
-long called(const char* name) {
-  return fake<long(const char*)>("fake_calls")(name);
-}
 
 // A call that waits until its work is done, as cudaStreamSynchronize would.
 void wait() {

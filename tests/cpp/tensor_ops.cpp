@@ -150,6 +150,16 @@ Tensor bottom_up_ssim(const Tensor& preds, const Tensor& target, double range) {
   return value;
 }
 
+// The summary's count of a region on `x`, by a timer of CUDA or of the CPU.
+std::int64_t count_of_region(const Tensor& x, bool cuda) {
+  using Type = syncfree::Device::Type;
+  syncfree::Status status;
+  syncfree::EventTimer timer(cuda ? Type::kCuda : Type::kCpu, status);
+  syncfree::check(syncfree::region_on(timer, "step", x).end());
+  syncfree::check(timer.wait());
+  return timer.summary().at(0).count;
+}
+
 // JSON and text of a sweep over calls that halve `x`, and that wait for it if asked to.
 std::tuple<std::string, std::string> idle_gap(const Tensor& x, bool waits, std::vector<double> gaps,
                                               std::int64_t repeats) {
@@ -175,5 +185,6 @@ TORCH_LIBRARY(syncfree_cpp_tests, library) {
   library.def("multilabel", &multilabel);
   library.def("core_ssim", &core_ssim);
   library.def("bottom_up_ssim", &bottom_up_ssim);
+  library.def("count_of_region", &count_of_region);
   library.def("idle_gap", &idle_gap);
 }

@@ -25,6 +25,7 @@ inline constexpr int kLooks = 5;
 inline constexpr int kGateTries = 5;
 inline constexpr double kGateMarginUs = 200;
 inline constexpr double kLongestGateUs = SYNCFREE_LONGEST_GATE_US;
+inline constexpr double kLongestGap = 1e6;  // seconds; far longer ones overflow a sleep
 
 inline double now_us() {
   const auto time = std::chrono::steady_clock::now().time_since_epoch();

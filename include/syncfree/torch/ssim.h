@@ -27,18 +27,6 @@ inline at::Tensor empty_values(const at::Tensor& images, Reduction reduction,
                                        : empty_like_device({}, dtype, images);
 }
 
-// By how much windows that stay inside the image shorten spatial axis `axis`.
-inline std::int64_t border(const Window& window, int axis) {
-  if (!window.gaussian) return window.kernel_size[axis] - 1;
-  return 2 * static_cast<std::int64_t>(3.5 * window.sigma[axis] + 0.5);
-}
-
-// As in TorchMetrics, the last axis of a volume is padded by kernel_size even under a Gaussian.
-inline std::int64_t map_size(const Window& window, int axis, std::int64_t size) {
-  if (window.valid) return size - border(window, axis);
-  return axis == 2 ? size + (window.kernel_size[2] - 1) / 2 * 2 - border(window, axis) : size;
-}
-
 }  // namespace detail
 
 // The value of Python's `structural_similarity_index_measure`, bit for bit, as a tensor on the
