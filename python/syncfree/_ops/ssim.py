@@ -100,7 +100,8 @@ class _Arguments(NamedTuple):
             raise ValueError(f"Expected `kernel_size` to have odd positive number. Got {sizes}.")
         if not all(0 < s < 1e6 for s in sigmas):
             text = ", ".join(f"{s:g}" for s in sigmas)
-            raise ValueError(f"Expected `sigma` to have positive number. Got [{text}].")
+            limit = " below 1e6" if any(s >= 1e6 for s in sigmas) else ""
+            raise ValueError(f"Expected `sigma` to have positive number{limit}. Got [{text}].")
         axes = []
         for i, (kernel_size, sigma) in enumerate(zip(sizes, sigmas, strict=True)):
             taps = 2 * int(3.5 * sigma + 0.5) + 1 if self.gaussian else kernel_size
